@@ -1,0 +1,32 @@
+"""One host for the whole run: the real framework when A0_ROOT names a checkout."""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from hypothesis import settings
+from stage.boot import boot
+
+# Without a database a failing case cannot be kept from one run to the next, nor in the checkout.
+settings.register_profile("suite", database=None, deadline=None, derandomize=True)
+settings.load_profile("suite")
+
+_ROOT = Path(tempfile.mkdtemp(prefix="agent_guild_preflight-"))
+_A0_ROOT = os.environ.get("A0_ROOT")
+HOST = boot(_ROOT, Path(_A0_ROOT) if _A0_ROOT else None)
+
+
+def pytest_report_header() -> str:
+    return f"host: {HOST}"
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_ROOT, ignore_errors=True)
+
+
+def host_root() -> Path:
+    return _ROOT

@@ -1,0 +1,32 @@
+"""Projects: a folder of an operator's files that a context may work in."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from helpers import files
+
+if TYPE_CHECKING:
+    from agent import AgentContext
+
+NO_MCP_SERVERS = '{"mcpServers": {}}'
+
+
+def get_context_project_name(context: AgentContext) -> str | None:
+    """The project that a context works in."""
+    return context.get_data("project")
+
+
+def get_project_meta(name: str, *sub: str) -> str:
+    """A path below the project's folder of settings."""
+    return files.get_abs_path("usr", "projects", name, ".a0proj", *sub)
+
+
+def load_project_mcp_servers(name: str) -> str:
+    """The project's MCP configuration as JSON text."""
+    path = get_project_meta(name, "mcp_servers.json")
+    if not os.path.isfile(path):
+        return NO_MCP_SERVERS
+    with open(path, encoding="utf-8") as file:
+        return file.read()

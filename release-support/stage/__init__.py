@@ -1,0 +1,1 @@
+"""What the demo and the tests put on stage: a host with the plugin, chats, real tool servers."""
