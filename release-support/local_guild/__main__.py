@@ -1,0 +1,85 @@
+"""The command that runs the preflight service: `python release-support/local_guild`."""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+if not __package__:
+    # Run as a folder: Python put the folder itself on the path, but its modules import each other
+    # as a package.
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from local_guild import service
+
+DEFAULT_PORT = 8787
+
+
+def main() -> None:
+    """Read the command line and serve until Ctrl-C or SIGTERM.
+
+    Exits 0 then, and 2 if the service cannot be started.
+    """
+    arguments = _parser().parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+    try:
+        listener = service.listen(arguments.host, arguments.port)
+    except OSError as error:
+        sys.exit(
+            _complain(f"cannot listen on {arguments.host} port {arguments.port}: {error.strerror}")
+        )
+    with listener:
+        service.serve(
+            listener,
+            ready=lambda: print(f"local guild listens on {service.origin(listener)}", flush=True),
+        )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="local_guild",
+        description="A preflight service for programs on this machine. It probes the URL it is asked about and says what it saw.",
+        epilog="example:\n"
+        "  python release-support/local_guild --port 8787\n"
+        "  curl 'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=DEFAULT_PORT,
+        help="port to listen on, 0 for any free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--host",
+        choices=service.LOOPBACK_ADDRESSES,
+        default="127.0.0.1",
+        help="loopback address (default: %(default)s)",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    """A port number from the command line.
+
+    Raises `ArgumentTypeError` if it is none.
+    """
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return int(text)
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def _complain(problem: str) -> int:
+    """Print one line about a problem; returns the exit status that goes with it."""
+    print(f"local_guild: {problem}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""A real MCP `initialize` with one URL: over streamable HTTP, else over server-sent events.
+
+Rules this module keeps:
+
+1. Only an `InitializeResult` that answers our own request, in a protocol version that the `mcp`
+   library supports, is a handshake.
+2. What was seen is written down as it happens, so that it still counts when the caller's clock
+   breaks the attempt off.
+3. A demand for credentials or payment ends the attempt: asking in another way would only repeat it.
+4. A session that the server opened for us is closed again.
+5. The other side's failures raise nothing here.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import httpx
+from mcp.shared.version import SUPPORTED_PROTOCOL_VERSIONS
+from mcp.types import (
+    LATEST_PROTOCOL_VERSION,
+    ClientCapabilities,
+    Implementation,
+    InitializeRequest,
+    InitializeRequestParams,
+    InitializeResult,
+    JSONRPCRequest,
+    JSONRPCResponse,
+)
+
+from . import exchange
+
+MAX_SESSION_ID_CHARACTERS = 256
+
+_REQUEST_ID = 1
+_REQUEST = InitializeRequest(
+    params=InitializeRequestParams(
+        protocolVersion=LATEST_PROTOCOL_VERSION,
+        capabilities=ClientCapabilities(),
+        clientInfo=Implementation(name="local-guild", version="0.1.0"),
+    )
+).model_dump(by_alias=True, mode="json", exclude_none=True)
+_BODY = (
+    JSONRPCRequest(jsonrpc="2.0", id=_REQUEST_ID, **_REQUEST)
+    .model_dump_json(by_alias=True, exclude_none=True)
+    .encode()
+)
+_POST_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
+
+
+@dataclass
+class Seen:
+    """What an attempt has seen so far.
+
+    `refused` and `status` are HTTP status codes; `session` closes the session that was opened.
+    """
+
+    answered: bool = False
+    status: int | None = None
+    initialized: bool = False
+    refused: int | None = None
+    asked_for_payment: bool = False
+    session: dict[str, str] | None = None
+
+
+async def attempt(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+    """Try to shake hands with `url` in at most three requests, noting in `seen` what happens.
+
+    Raises nothing but cancellation.
+    """
+    try:
+        await _over_streamable_http(client, url, seen)
+    except httpx.ConnectError:
+        return
+    except exchange.EXCHANGE_ERRORS:
+        pass  # A server of the older transport may well break off a POST.
+    if seen.initialized or seen.refused or seen.asked_for_payment:
+        return
+    with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
+        await _over_server_sent_events(client, url, seen)
+
+
+async def leave(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+    """Close the session that a handshake over streamable HTTP opened, if any, with one request.
+
+    Raises nothing but cancellation.
+    """
+    if seen.session:
+        with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
+            async with client.stream("DELETE", url, headers=seen.session):
+                pass
+
+
+async def _over_streamable_http(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+    async with client.stream("POST", url, content=_BODY, headers=_POST_HEADERS) as response:
+        _note(response, seen)
+        if not response.is_success:
+            return
+        match exchange.media_type(response):
+            case "application/json":
+                result = _initialize_result(await exchange.read(response))
+            case "text/event-stream":
+                result = await _result_among(response)
+            case _:
+                return
+        if result:
+            seen.initialized = True
+            seen.session = _session(response, result)
+
+
+async def _over_server_sent_events(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+    """Open the event stream of `url`, post the request to the address it gives out, and wait for
+    the answer on the stream."""
+
+    async with client.stream("GET", url, headers={"Accept": "text/event-stream"}) as response:
+        _note(response, seen)
+        if not response.is_success or exchange.media_type(response) != "text/event-stream":
+            return
+        posted = False
+        async with contextlib.aclosing(exchange.events(response)) as events:
+            async for name, data in events:
+                if name == "message" and posted and _initialize_result(data):
+                    seen.initialized = True
+                    return
+                if name == "endpoint" and not posted:
+                    address = _address(url, data)
+                    if address is None:
+                        return
+                    async with client.stream("POST", address, content=_BODY, headers=_POST_HEADERS):
+                        posted = True
+
+
+def _address(url: httpx.URL, given: str) -> httpx.URL | None:
+    """Where the event stream of `url` wants messages posted, or `None` if that is not an address of
+    the same server."""
+    try:
+        address = url.join(given)
+    except (httpx.InvalidURL, ValueError):
+        return None
+    same_server = (address.scheme, address.netloc) == (url.scheme, url.netloc)
+    return address if same_server and not address.userinfo else None
+
+
+async def _result_among(response: httpx.Response) -> InitializeResult | None:
+    """The result that answers our request on the event stream of a POST, or `None` if the stream
+    ends without it."""
+
+    async with contextlib.aclosing(exchange.events(response)) as events:
+        async for name, data in events:
+            if name == "message" and (result := _initialize_result(data)):
+                return result
+    return None
+
+
+def _note(response: httpx.Response, seen: Seen) -> None:
+    """Write down what the status of an answer from the probed URL says."""
+    seen.answered = True
+    seen.status = response.status_code
+    if response.status_code in (401, 403):
+        seen.refused = response.status_code
+    if response.status_code == 402:
+        seen.asked_for_payment = True
+
+
+def _initialize_result(message: bytes | str) -> InitializeResult | None:
+    """The result in a JSON-RPC message, or `None` if the message is anything but the answer to our
+    request."""
+    try:
+        response = JSONRPCResponse.model_validate_json(message)
+        result = InitializeResult.model_validate(response.result)
+    except ValueError:  # pydantic's ValidationError is one.
+        return None
+    if response.id != _REQUEST_ID or result.protocolVersion not in SUPPORTED_PROTOCOL_VERSIONS:
+        return None
+    return result
+
+
+def _session(response: httpx.Response, result: InitializeResult) -> dict[str, str] | None:
+    """The request headers that name the session a server opened, or `None` if it opened none that
+    can be named."""
+    session_id = response.headers.get("mcp-session-id", "")
+    if (
+        not session_id
+        or len(session_id) > MAX_SESSION_ID_CHARACTERS
+        or not (session_id.isascii() and session_id.isprintable())
+    ):
+        return None
+    return {"Mcp-Session-Id": session_id, "Mcp-Protocol-Version": str(result.protocolVersion)}
