@@ -1,0 +1,140 @@
+"""Which server would really be called, and is it the approved one?
+
+Rules of this module:
+
+1. A call is protected when its server carries a protected name or an approved URL,
+   whatever its name.
+2. For a protected call there is exactly one live server of that name, it is remote, its
+   URL is the approved one byte for byte, it verifies TLS, no header of it names another
+   host, and it exposes the tool. The first of these that fails is the reason.
+3. Two bindings are equal only when nothing differs that decides where the call goes: the
+   URL, the transport, the scope, every header.
+
+The comparison is pure: it works on a plain view of the servers, which `host` makes from
+the framework's own configuration. The module imports nothing of the framework.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .reasons import Reason, Refusal
+
+
+class BindingRefused(Refusal):
+    """The server that would be called is not the approved one; `reason` says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """One live server, as far as it decides where a call goes.
+
+    Attributes:
+        name: the normalised name.
+        is_remote: reached over the network, not a local process.
+        url: the configured URL; empty for a local one.
+        transport: the configured kind of connection.
+        scope: where the server is configured: global or project.
+        verifies_tls: TLS certificates are verified.
+        named_hosts: the hosts that its headers name, lower case, each as configured.
+        headers_digest: changes with any header; tells nothing about them.
+        exposes_tool: the tool that is to be called is there and not disabled.
+    """
+
+    name: str
+    is_remote: bool
+    url: str
+    transport: str
+    scope: str
+    verifies_tls: bool
+    named_hosts: tuple[str, ...]
+    headers_digest: bytes
+    exposes_tool: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What there is under the name that a call goes to.
+
+    Attributes:
+        server, tool: the two parts of the tool's qualified name.
+        servers: every live server of that name.
+    """
+
+    server: str
+    tool: str
+    servers: tuple[ServerView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """What the operator approved: a server name with its URL."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The one server that a protected call goes to."""
+
+    tool: str
+    server: ServerView
+
+
+def classify(view: View, protected_servers: Mapping[str, str]) -> Approval | None:
+    """Say whether a call is protected, and by which approval.
+
+    Args:
+        view: what there is under the name that the call goes to.
+        protected_servers: approved URL by normalised name.
+
+    Returns:
+        The approval, by name before by URL; None for a call that is not protected.
+    """
+    if view.server in protected_servers:
+        return Approval(view.server, protected_servers[view.server])
+    urls = {server.url for server in view.servers if server.is_remote}
+    for name, url in protected_servers.items():
+        if url in urls:
+            return Approval(name, url)
+    return None
+
+
+def compare(view: View, approval: Approval) -> Binding:
+    """Hold what would be called against what was approved.
+
+    Args:
+        view: what there is under the name that the call goes to.
+        approval: the approval that protects the call; its URL has passed the screen.
+
+    Returns:
+        The binding.
+
+    Raises:
+        BindingRefused: with the first reason that applies.
+    """
+    if not view.servers:
+        raise BindingRefused(Reason.SERVER_NOT_CONFIGURED)
+    if len(view.servers) > 1:
+        raise BindingRefused(Reason.SERVER_AMBIGUOUS)
+    server = view.servers[0]
+    if not server.is_remote:
+        raise BindingRefused(Reason.SERVER_NOT_REMOTE)
+    if server.url != approval.url:
+        raise BindingRefused(Reason.URL_MISMATCH)
+    if not server.verifies_tls or not _same_host(approval.url).issuperset(server.named_hosts):
+        raise BindingRefused(Reason.TRANSPORT_ALTERED)
+    if not server.exposes_tool:
+        raise BindingRefused(Reason.TOOL_NOT_EXPOSED)
+    return Binding(view.tool, server)
+
+
+def _same_host(url: str) -> frozenset[str]:
+    """Give every spelling in which a header may name the host of a canonical URL."""
+    scheme, _, authority, _ = url.split("/", 3)
+    host, port = re.fullmatch(r"(.*?)(?::([0-9]+))?", authority).groups()  # type: ignore[union-attr]
+    default = {"http:": "80", "https:": "443"}[scheme]
+    return frozenset({authority, host, f"{host}:{port or default}"})

@@ -1,0 +1,75 @@
+"""Everything that was found out about one call; what is said and kept is built from it.
+
+A judgement is made once, after the last thing that can be awaited, and is not changed. The
+module imports nothing of the framework.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .contract import Observation
+from .reasons import NextStep, Reason, Stage, SubReason
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the gate makes of one protected call.
+
+    Attributes:
+        reason, sub_reason: why it is refused; `reason` is None when it is not.
+        server: the operator's name for the server; None where it cannot be told.
+        endpoint: scheme, host and port of a screened URL, else None.
+        tool: the tool's own name: text chosen by the server, never to be shown.
+        observation: the valid observation, if there is one.
+        error: why there is none, if one was asked for; set also when that is tolerated.
+        tolerated: what an allowing decision tolerated.
+        guild_origin: the service that was asked, else None.
+        cache_ttl_seconds: how long evidence stays fresh.
+        unforeseen: the class of the exception behind `internal_error`, for the operator.
+    """
+
+    reason: Reason | None = None
+    sub_reason: SubReason | None = None
+    server: str | None = None
+    endpoint: str | None = None
+    tool: str = ""
+    observation: Observation | None = None
+    error: SubReason | None = None
+    tolerated: tuple[str, ...] = ()
+    guild_origin: str | None = None
+    cache_ttl_seconds: float = 0.0
+    unforeseen: str = ""
+
+    @property
+    def decision(self) -> str:
+        """ "allowed" or "refused"."""
+        return "allowed" if self.reason is None else "refused"
+
+    @property
+    def next_step(self) -> str:
+        """The next step's word, with the seconds where cached evidence decided."""
+        if self.reason is None:
+            return ""
+        seconds = self._seconds_until_asked_anew()
+        if seconds is None:
+            return self.reason.next_step.value
+        return f"{NextStep.RETRY_AFTER.value} {seconds} s"
+
+    @property
+    def next_step_sentence(self) -> str:
+        """The fixed sentence for the next step."""
+        if self.reason is None:
+            return ""
+        cached = self._seconds_until_asked_anew() is not None
+        return (NextStep.RETRY_AFTER if cached else self.reason.next_step).sentence
+
+    def _seconds_until_asked_anew(self) -> int | None:
+        """Until the evidence that refused expires, the same call gives the same answer."""
+        reason, observation = self.reason, self.observation
+        if reason is None or reason.stage is not Stage.POLICY or observation is None:
+            return None
+        if reason.next_step is not NextStep.RETRY_LATER or self.cache_ttl_seconds == 0:
+            return None
+        return max(1, math.ceil(self.cache_ttl_seconds - observation.age_seconds))

@@ -1,0 +1,121 @@
+"""Is the evidence enough? From evidence and policy to one decision.
+
+Rules, in the order in which they are applied:
+
+1. No valid observation: refused, unless `on_unavailable` tolerates it. `allow_unreachable`
+   tolerates only what the probed server cannot bring about: the service did not resolve,
+   connect or complete TLS. `allow` tolerates every missing or broken answer.
+2. No tolerance for an answer that anywhere claims what rules 3, 4 or 6 would refuse.
+3. The verdict `do_not_delegate` is refused, whatever the policy says.
+4. A required check that failed is refused.
+5. A required check that is unknown is refused, unless `tolerate_unknown_required`.
+6. The verdict `delegate_with_caution` is refused, unless `on_caution` is `allow`.
+
+Nothing here grants: an allowing decision only means that this gate does not refuse. The
+module imports nothing of the framework.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from .claims import Claims
+from .contract import ContractViolation, Observation
+from .guild_preflight import EvidenceUnavailable
+from .reasons import Reason, SubReason
+from .verdicts import DECISIVE_CHECKS, Check, Status, Verdict
+
+UNREACHABLE: Final = frozenset({SubReason.RESOLVE, SubReason.CONNECT, SubReason.TLS})
+
+Evidence = Observation | EvidenceUnavailable | ContractViolation
+
+
+class OnCaution(StrEnum):
+    """What to do with the verdict `delegate_with_caution`."""
+
+    DENY = "deny"
+    ALLOW = "allow"
+
+
+class OnUnavailable(StrEnum):
+    """What to do without a valid observation."""
+
+    DENY = "deny"
+    ALLOW_UNREACHABLE = "allow_unreachable"
+    ALLOW = "allow"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the operator asks of the evidence; the defaults are the shipped ones."""
+
+    required_proven: tuple[Check, ...] = (Check.ENDPOINT_REACHABLE, Check.PROTOCOL_HANDSHAKE)
+    tolerate_unknown_required: bool = False
+    on_caution: OnCaution = OnCaution.DENY
+    on_unavailable: OnUnavailable = OnUnavailable.DENY
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy makes of the evidence.
+
+    Attributes:
+        reason, sub_reason: why it refuses; both None when it does not.
+        tolerated: what an allowing decision tolerated: the names of required checks that
+            are unknown, a verdict, or the sub-reason of missing evidence. Never proof.
+    """
+
+    reason: Reason | None = None
+    sub_reason: SubReason | None = None
+    tolerated: tuple[str, ...] = ()
+
+
+def decide(evidence: Evidence, policy: Policy) -> Decision:
+    """Decide whether the evidence is enough.
+
+    Args:
+        evidence: a valid observation, or why there is none.
+        policy: what the operator asks.
+
+    Returns:
+        The decision. It raises nothing.
+    """
+    if isinstance(evidence, Observation):
+        return _decide_observation(evidence, policy)
+    if _tolerates(evidence, policy) and not _refused_claims(evidence.claims, policy):
+        assert evidence.sub_reason is not None
+        return Decision(tolerated=(evidence.sub_reason.value,))
+    return Decision(evidence.reason, evidence.sub_reason)
+
+
+def _decide_observation(observation: Observation, policy: Policy) -> Decision:
+    statuses = observation.statuses
+    unknown = [check for check in policy.required_proven if statuses[check] is Status.UNKNOWN]
+    if observation.verdict is Verdict.DO_NOT_DELEGATE:
+        return Decision(Reason.DO_NOT_DELEGATE)
+    if any(statuses[check] is Status.FAILED for check in policy.required_proven):
+        return Decision(Reason.REQUIRED_CHECK_FAILED)
+    if unknown and not policy.tolerate_unknown_required:
+        return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
+    if observation.verdict is Verdict.DELEGATE_WITH_CAUTION and policy.on_caution is OnCaution.DENY:
+        return Decision(Reason.CAUTION_NOT_PERMITTED)
+    caution = [] if observation.verdict is Verdict.NO_FAILED_CHECKS else [observation.verdict.value]
+    return Decision(tolerated=(*(check.value for check in unknown), *caution))
+
+
+def _tolerates(evidence: EvidenceUnavailable | ContractViolation, policy: Policy) -> bool:
+    if policy.on_unavailable is OnUnavailable.ALLOW_UNREACHABLE:
+        return evidence.sub_reason in UNREACHABLE
+    return policy.on_unavailable is OnUnavailable.ALLOW
+
+
+def _refused_claims(claims: Claims, policy: Policy) -> bool:
+    """Say whether an answer claims anything that would refuse, had the answer been valid."""
+    if Verdict.DO_NOT_DELEGATE in claims.verdicts or claims.unnamed_failed:
+        return True
+    if claims.failed & DECISIVE_CHECKS or claims.failed & set(policy.required_proven):
+        return True
+    cautious = Verdict.DELEGATE_WITH_CAUTION in claims.verdicts or claims.failed
+    return bool(cautious or claims.other_failed) and policy.on_caution is OnCaution.DENY

@@ -1,0 +1,287 @@
+"""The closed vocabulary that every room speaks.
+
+Rules of this module:
+
+1. Every way a call can be refused is one member of `Reason`; some carry a
+   `SubReason`, which belongs to exactly one reason.
+2. Each reason names its stage, its next step and one fixed sentence. The denial,
+   the chat log, the record and the documentation use these and no text beside them.
+3. Nothing here is computed from input. A new way to refuse begins with a member here.
+
+The module imports nothing of the framework and nothing of the other rooms.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """Where in the way of a call a refusal is decided, in the order of that way."""
+
+    CONFIGURATION = "configuration"
+    DISPATCH = "dispatch"
+    ENDPOINT = "endpoint"
+    BINDING = "binding"
+    EVIDENCE = "evidence"
+    POLICY = "policy"
+    RECHECK = "re-check"
+    ANY = "any"
+
+
+class NextStep(StrEnum):
+    """Who or what can change the outcome. `sentence` is shown to the model."""
+
+    sentence: str
+
+    OPERATOR = "operator", "Do not repeat this call; only the operator can change this."
+    RETRY_LATER = "retry_later", "The same call may be tried again later."
+    RETRY_AFTER = "retry_after", "The same call gives the same answer until then."
+
+    def __new__(cls, value: str, sentence: str) -> NextStep:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        return member
+
+
+class Reason(StrEnum):
+    """Why a call was refused: value, stage, next step, sentence.
+
+    A reason whose next step is `RETRY_LATER` becomes `RETRY_AFTER` when the evidence
+    that decided is cached and will expire; see `policy.Decision`.
+    """
+
+    stage: Stage
+    next_step: NextStep
+    sentence: str
+
+    INVALID_CONFIGURATION = (
+        "invalid_configuration",
+        Stage.CONFIGURATION,
+        NextStep.OPERATOR,
+        "The gate's settings cannot be read or do not validate.",
+    )
+    DISPATCH_MISMATCH = (
+        "dispatch_mismatch",
+        Stage.DISPATCH,
+        NextStep.RETRY_LATER,
+        "The announced tool and the bound tool are not the same call.",
+    )
+    ENDPOINT_REFUSED = (
+        "endpoint_refused",
+        Stage.ENDPOINT,
+        NextStep.OPERATOR,
+        "The approved URL must not be disclosed or is not written in its one spelling.",
+    )
+    SERVER_NOT_CONFIGURED = (
+        "server_not_configured",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "No live MCP server carries the protected name.",
+    )
+    SERVER_AMBIGUOUS = (
+        "server_ambiguous",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "More than one live MCP server carries the protected name.",
+    )
+    SERVER_NOT_REMOTE = (
+        "server_not_remote",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The protected name belongs to a server that is not a remote one.",
+    )
+    URL_MISMATCH = (
+        "url_mismatch",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The MCP settings name another URL than the approved one.",
+    )
+    TRANSPORT_ALTERED = (
+        "transport_altered",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The URL is the approved one, but TLS verification is off or a header names another host.",
+    )
+    TOOL_NOT_EXPOSED = (
+        "tool_not_exposed",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The server does not expose this tool now.",
+    )
+    EVIDENCE_UNAVAILABLE = (
+        "evidence_unavailable",
+        Stage.EVIDENCE,
+        NextStep.RETRY_LATER,
+        "The preflight service gave no usable answer.",
+    )
+    EVIDENCE_INCONSISTENT = (
+        "evidence_inconsistent",
+        Stage.EVIDENCE,
+        NextStep.RETRY_LATER,
+        "The preflight service gave an answer that breaks its own contract.",
+    )
+    DO_NOT_DELEGATE = (
+        "do_not_delegate",
+        Stage.POLICY,
+        NextStep.RETRY_LATER,
+        "The endpoint was seen not to do what it is listed for.",
+    )
+    REQUIRED_CHECK_FAILED = (
+        "required_check_failed",
+        Stage.POLICY,
+        NextStep.RETRY_LATER,
+        "A check that the policy requires has failed.",
+    )
+    REQUIRED_CHECK_UNKNOWN = (
+        "required_check_unknown",
+        Stage.POLICY,
+        NextStep.RETRY_LATER,
+        "A check that the policy requires could not be made.",
+    )
+    CAUTION_NOT_PERMITTED = (
+        "caution_not_permitted",
+        Stage.POLICY,
+        NextStep.OPERATOR,
+        "The verdict asks for caution, and the policy does not permit that.",
+    )
+    BINDING_CHANGED = (
+        "binding_changed",
+        Stage.RECHECK,
+        NextStep.RETRY_LATER,
+        "The server's settings changed while the call was being checked.",
+    )
+    INTERNAL_ERROR = (
+        "internal_error",
+        Stage.ANY,
+        NextStep.OPERATOR,
+        "The gate met a condition that it does not know.",
+    )
+
+    def __new__(cls, value: str, stage: Stage, next_step: NextStep, sentence: str) -> Reason:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.stage = stage
+        member.next_step = next_step
+        member.sentence = sentence
+        return member
+
+
+class SubReason(StrEnum):
+    """The finer cause of three of the reasons: value, the reason it belongs to, sentence."""
+
+    reason: Reason
+    sentence: str
+
+    SCHEME = "scheme", Reason.ENDPOINT_REFUSED, "The scheme is not http or https."
+    USERINFO = "userinfo", Reason.ENDPOINT_REFUSED, "The URL holds a user part."
+    QUERY = "query", Reason.ENDPOINT_REFUSED, "The URL holds a question mark."
+    FRAGMENT = "fragment", Reason.ENDPOINT_REFUSED, "The URL holds a number sign."
+    FORBIDDEN_CHARACTER = (
+        "forbidden_character",
+        Reason.ENDPOINT_REFUSED,
+        "The URL holds a character that no URL may hold.",
+    )
+    HOST_MISSING = "host_missing", Reason.ENDPOINT_REFUSED, "The URL names no host."
+    HOST_SYNTAX = (
+        "host_syntax",
+        Reason.ENDPOINT_REFUSED,
+        "The host is not a well-formed name or address.",
+    )
+    HOST_NOT_PUBLIC = "host_not_public", Reason.ENDPOINT_REFUSED, "The host is not a public one."
+    NUMBER_LIKE_HOST = (
+        "number_like_host",
+        Reason.ENDPOINT_REFUSED,
+        "The host is an address in disguise: a number, or a short, octal or hexadecimal form.",
+    )
+    PORT = "port", Reason.ENDPOINT_REFUSED, "The port is not a number from 1 to 65535."
+    NOT_CANONICAL = (
+        "not_canonical",
+        Reason.ENDPOINT_REFUSED,
+        "The URL is not written in its one spelling.",
+    )
+    TOO_LONG = "too_long", Reason.ENDPOINT_REFUSED, "The URL has more than 2,048 characters."
+    PRIVATE_NEEDS_LOCAL_SERVICE = (
+        "private_needs_local_service",
+        Reason.ENDPOINT_REFUSED,
+        "A private endpoint is only told to a local preflight service, and none is in force.",
+    )
+
+    RESOLVE = "resolve", Reason.EVIDENCE_UNAVAILABLE, "The service's name did not resolve."
+    CONNECT = "connect", Reason.EVIDENCE_UNAVAILABLE, "No connection to the service."
+    TLS = "tls", Reason.EVIDENCE_UNAVAILABLE, "The TLS handshake with the service failed."
+    TIMEOUT = (
+        "timeout",
+        Reason.EVIDENCE_UNAVAILABLE,
+        "The deadline passed before the answer was whole.",
+    )
+    HTTP_STATUS = "http_status", Reason.EVIDENCE_UNAVAILABLE, "The status was not 200."
+    REDIRECT = (
+        "redirect",
+        Reason.EVIDENCE_UNAVAILABLE,
+        "The service redirected; redirects are not followed.",
+    )
+    MEDIA_TYPE = "media_type", Reason.EVIDENCE_UNAVAILABLE, "The answer was not application/json."
+    CONTENT_ENCODING = "content_encoding", Reason.EVIDENCE_UNAVAILABLE, "The answer was encoded."
+    TOO_LARGE = "too_large", Reason.EVIDENCE_UNAVAILABLE, "The answer was larger than 1 MiB."
+    STALE = (
+        "stale",
+        Reason.EVIDENCE_UNAVAILABLE,
+        "A cache on the way answered instead of the service.",
+    )
+    PROTOCOL = "protocol", Reason.EVIDENCE_UNAVAILABLE, "The answer was not whole, correct HTTP."
+
+    ENCODING = "encoding", Reason.EVIDENCE_INCONSISTENT, "The answer is not plain UTF-8."
+    JSON = "json", Reason.EVIDENCE_INCONSISTENT, "The answer is not one JSON text."
+    DUPLICATE_KEY = "duplicate_key", Reason.EVIDENCE_INCONSISTENT, "An object repeats a key."
+    DEPTH = "depth", Reason.EVIDENCE_INCONSISTENT, "The answer is nested more than 16 deep."
+    NUMBER = (
+        "number",
+        Reason.EVIDENCE_INCONSISTENT,
+        "A number is not finite or has no sensible size.",
+    )
+    SHAPE = "shape", Reason.EVIDENCE_INCONSISTENT, "A field is missing or of another type."
+    TARGET = "target", Reason.EVIDENCE_INCONSISTENT, "The answer is about another URL."
+    CHECK_SET = (
+        "check_set",
+        Reason.EVIDENCE_INCONSISTENT,
+        "A known check is missing, one is there twice, or a name is malformed.",
+    )
+    STATUS = (
+        "status",
+        Reason.EVIDENCE_INCONSISTENT,
+        "A check has a status that the contract does not know.",
+    )
+    SUMMARY = "summary", Reason.EVIDENCE_INCONSISTENT, "The summary lists contradict the checks."
+    VERDICT = (
+        "verdict",
+        Reason.EVIDENCE_INCONSISTENT,
+        "The verdict is not the one that the checks compute.",
+    )
+
+    def __new__(cls, value: str, reason: Reason, sentence: str) -> SubReason:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.reason = reason
+        member.sentence = sentence
+        return member
+
+
+class Refusal(Exception):
+    """The base of every refusal that a room raises.
+
+    Attributes:
+        reason: why, always.
+        sub_reason: the finer cause, or None where the reason has none.
+
+    The message is those two words and nothing else, so that an accidental log of the
+    exception cannot carry remote text or a URL.
+    """
+
+    def __init__(self, reason: Reason, sub_reason: SubReason | None = None) -> None:
+        super().__init__(
+            reason.value if sub_reason is None else f"{reason.value}/{sub_reason.value}"
+        )
+        self.reason = reason
+        self.sub_reason = sub_reason

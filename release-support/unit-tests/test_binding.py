@@ -1,0 +1,217 @@
+"""Binding: what is protected, and every way in which a server is not the approved one."""
+
+from dataclasses import fields, replace
+
+import pytest
+from usr.plugins.agent_guild_preflight.helpers.binding import (
+    Approval,
+    Binding,
+    BindingRefused,
+    ServerView,
+    View,
+    classify,
+    compare,
+)
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
+
+URL = "https://mcp.example.com:8443/mcp"
+APPROVAL = Approval("weather", URL)
+GOOD = ServerView(
+    name="weather",
+    is_remote=True,
+    url=URL,
+    transport="streamable-http",
+    scope="global",
+    verifies_tls=True,
+    named_hosts=(),
+    headers_digest=b"1",
+    exposes_tool=True,
+)
+LOCAL = replace(GOOD, is_remote=False, url="")
+
+# Each flaw, in the order in which the first one found is the reason.
+FLAWS = [
+    (Reason.SERVER_NOT_REMOTE, {"is_remote": False}),
+    (Reason.URL_MISMATCH, {"url": "https://other.example/mcp"}),
+    (Reason.TRANSPORT_ALTERED, {"verifies_tls": False}),
+    (Reason.TOOL_NOT_EXPOSED, {"exposes_tool": False}),
+]
+
+
+def view(*servers: ServerView, name: str = "weather") -> View:
+    return View(server=name, tool="forecast.today", servers=servers)
+
+
+def reason(seen: View, approval: Approval = APPROVAL) -> Reason | None:
+    try:
+        compare(seen, approval)
+    except BindingRefused as refused:
+        return refused.reason
+    return None
+
+
+# Classify
+
+
+@pytest.mark.parametrize(
+    ("seen", "approval"),
+    [
+        (view(GOOD), APPROVAL),
+        (view(), APPROVAL),
+        (view(GOOD, GOOD), APPROVAL),
+        (view(LOCAL), APPROVAL),
+        (view(replace(GOOD, url="https://other.example/")), APPROVAL),
+        (view(GOOD, name="other"), APPROVAL),  # by its URL, whatever its name
+        (view(replace(GOOD, url="https://other.example/"), GOOD, name="other"), APPROVAL),
+        (view(replace(GOOD, exposes_tool=False), name="other"), APPROVAL),
+        (view(name="other"), None),
+        (view(LOCAL, name="other"), None),
+        (view(replace(GOOD, url="https://other.example/"), name="other"), None),
+        (view(replace(GOOD, url=URL + "/"), name="other"), None),
+        (view(replace(GOOD, url=URL.upper()), name="other"), None),
+        (view(replace(GOOD, is_remote=False), name="other"), None),
+    ],
+)
+def test_a_call_is_protected_by_name_or_by_url(seen: View, approval: Approval | None) -> None:
+    assert classify(seen, {"weather": URL}) == approval
+
+
+def test_the_name_comes_before_the_url() -> None:
+    protected = {"maps": "https://maps.example/", "weather": URL}
+    stolen = replace(GOOD, url="https://maps.example/")
+
+    assert classify(view(stolen), protected) == APPROVAL
+
+
+def test_nothing_is_protected_without_protected_servers() -> None:
+    assert classify(view(GOOD), {}) is None
+
+
+# Compare
+
+
+def test_the_approved_server_is_bound() -> None:
+    assert compare(view(GOOD), APPROVAL) == Binding("forecast.today", GOOD)
+
+
+def test_the_approved_url_under_another_name_is_bound_to_that_server() -> None:
+    other = replace(GOOD, name="other")
+
+    assert compare(view(other, name="other"), APPROVAL).server is other
+
+
+@pytest.mark.parametrize(
+    ("servers", "expected"),
+    [
+        ((), Reason.SERVER_NOT_CONFIGURED),
+        ((GOOD, GOOD), Reason.SERVER_AMBIGUOUS),
+        ((GOOD, LOCAL), Reason.SERVER_AMBIGUOUS),
+        ((LOCAL, LOCAL, LOCAL), Reason.SERVER_AMBIGUOUS),
+        ((LOCAL,), Reason.SERVER_NOT_REMOTE),
+    ],
+)
+def test_there_is_exactly_one_remote_server(
+    servers: tuple[ServerView, ...], expected: Reason
+) -> None:
+    assert reason(view(*servers)) is expected
+
+
+@pytest.mark.parametrize("first", range(len(FLAWS)))
+def test_the_first_flaw_is_the_reason(first: int) -> None:
+    expected, only = FLAWS[first]
+    later: dict[str, object] = {}
+    for _, flaw in FLAWS[first:]:
+        later |= flaw
+
+    assert reason(view(replace(GOOD, **only))) is expected
+    assert reason(view(replace(GOOD, **later))) is expected
+    assert reason(view(replace(GOOD, **later), GOOD)) is Reason.SERVER_AMBIGUOUS
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        URL + "/",
+        URL + "?",
+        URL + " ",
+        URL.upper(),
+        URL.replace("https", "http"),
+        URL.replace("https", "HTTPS"),
+        URL.replace(":8443", ""),
+        URL.replace("/mcp", "/%6Dcp"),
+        URL.replace("mcp.example", "user@mcp.example"),
+    ],
+)
+def test_the_url_is_compared_byte_for_byte(url: str) -> None:
+    assert reason(view(replace(GOOD, url=url))) is Reason.URL_MISMATCH
+
+
+@pytest.mark.parametrize(
+    ("named_hosts", "expected"),
+    [
+        ((), None),
+        (("mcp.example.com:8443",), None),
+        (("mcp.example.com:8443", "mcp.example.com:8443"), None),
+        (("other.example",), Reason.TRANSPORT_ALTERED),
+        (("mcp.example.com:9000",), Reason.TRANSPORT_ALTERED),
+        (("mcp.example.com.:8443",), Reason.TRANSPORT_ALTERED),
+        (("mcp.example.com:8443.evil.example",), Reason.TRANSPORT_ALTERED),
+        (("mcp.example.com:8443, other.example",), Reason.TRANSPORT_ALTERED),
+        (("mcp.example.com:8443", "other.example"), Reason.TRANSPORT_ALTERED),
+        (("",), Reason.TRANSPORT_ALTERED),
+    ],
+)
+def test_a_header_may_name_the_approved_host_only(
+    named_hosts: tuple[str, ...], expected: Reason | None
+) -> None:
+    assert reason(view(replace(GOOD, named_hosts=named_hosts))) is expected
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://mcp.example.com/mcp", "mcp.example.com"),
+        ("http://[2001:db8::1]:81/", "[2001:db8::1]:81"),
+    ],
+)
+def test_the_approved_host_has_its_port_only_where_the_url_has_one(url: str, host: str) -> None:
+    server = replace(GOOD, url=url, named_hosts=(host,))
+
+    assert reason(view(server), Approval("weather", url)) is None
+
+
+# The re-check
+
+CHANGES = {
+    "name": "other",
+    "is_remote": False,
+    "url": "https://other.example/",
+    "transport": "sse",
+    "scope": "project",
+    "verifies_tls": False,
+    "named_hosts": ("mcp.example.com:8443",),
+    "headers_digest": b"2",
+    "exposes_tool": False,
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(ServerView)])
+def test_a_binding_with_any_change_is_another_binding(field: str) -> None:
+    before = Binding("forecast", GOOD)
+
+    assert before == Binding("forecast", replace(GOOD))
+    assert before != Binding("forecast", replace(GOOD, **{field: CHANGES[field]}))
+
+
+def test_another_tool_is_another_binding() -> None:
+    assert Binding("forecast", GOOD) != Binding("history", GOOD)
+
+
+def test_a_refusal_says_its_reason_and_nothing_else() -> None:
+    with pytest.raises(BindingRefused) as refused:
+        compare(view(replace(GOOD, url="https://secret.example/")), APPROVAL)
+
+    assert str(refused.value) == "url_mismatch"
+    assert refused.value.args == ("url_mismatch",)
+    assert refused.value.sub_reason is None
