@@ -1,0 +1,183 @@
+"""Keep what was decided, and on what: the record on the agent, the line in the chat log.
+
+Rules of this module:
+
+1. One record per decision, made once, with an id of its own. Only a later refusal of the
+   same call replaces it. The last 20 stay.
+2. `last_observation` is what the latest decision rested on. When nothing was obtained it
+   says why; an older observation never stays there.
+3. Plain JSON values only: the framework saves them with the chat.
+4. Remote text is kept as evidence in a form that nothing can take for its own: marked,
+   ASCII, without quotation marks, cut to size, and never the start of a JSON text. When a
+   chat is deleted, the framework parses stored strings and acts on ids that it finds.
+5. The chat log gets fixed fields only, and no remote text.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from .contract import Observation
+from .denial import cause, written
+from .judgement import Judgement
+from .verdicts import Status
+
+DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
+LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
+MAX_RECORDS: Final = 20
+MAX_UNTRUSTED_CHARACTERS: Final = 600
+_OBSERVED: Final = (
+    "verdict",
+    "failed",
+    "unknowns",
+    "scored",
+    "checks",
+    "other_checks",
+    "other_failed",
+    "method",
+    "limits",
+    "requested_at",
+    "observed_at",
+    "cached",
+    "age_seconds",
+)
+UNTRUSTED_MARK: Final = "untrusted: "
+
+
+def keep(agent: Any, judgement: Judgement, record_id: str) -> None:
+    """Keep a decision on the agent.
+
+    Args:
+        agent: the calling agent.
+        judgement: what was decided.
+        record_id: the call's own; a record with this id is replaced.
+    """
+    kept = agent.get_data(DECISIONS_KEY)
+    # What a loaded chat holds under our key is not always ours.
+    records = [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
+    others = [item for item in records if item.get("id") != record_id]
+    # New lists each time: another thread may be writing the old one to disk.
+    agent.set_data(DECISIONS_KEY, [*others, _record(judgement, record_id)][-MAX_RECORDS:])
+    agent.set_data(LAST_OBSERVATION_KEY, _last_observation(judgement))
+
+
+def write_log(agent: Any, judgement: Judgement) -> None:
+    """Write the decision into the chat log.
+
+    Args:
+        agent: the calling agent.
+        judgement: what was decided.
+    """
+    observation = judgement.observation
+    fields = {
+        "decision": judgement.decision,
+        "reason": cause(judgement) or "none",
+        "server": judgement.server or "unknown",
+        "endpoint": judgement.endpoint or "not shown",
+        "verdict": observation.verdict.value if observation else "none",
+        "evidence": _evidence_word(observation),
+        "tolerated": ", ".join(judgement.tolerated) or "nothing",
+        "next_step": judgement.next_step or "none",
+    }
+    if judgement.unforeseen:
+        fields["unforeseen"] = judgement.unforeseen
+    agent.context.log.log(
+        type="info" if judgement.reason is None else "warning",
+        heading=f"Agent Guild preflight: {judgement.decision}",
+        kvps=fields,
+        update_progress="none",
+    )
+
+
+def write_configuration_log(agent: Any, problems: tuple[tuple[str, str], ...]) -> None:
+    """Write what is wrong with the settings into the chat log, for the operator.
+
+    Args:
+        agent: the calling agent.
+        problems: key path and problem, for each.
+    """
+    agent.context.log.log(
+        type="warning",
+        heading="Agent Guild preflight: the settings are not valid",
+        content="\n".join(f"{path or 'the file'}: {problem}" for path, problem in problems),
+        update_progress="none",
+    )
+
+
+def new_id() -> str:
+    """Give the id of a call's record."""
+    return uuid.uuid4().hex
+
+
+def untrusted(text: str) -> str:
+    """Give remote text in a form that is safe to keep, see rule 4."""
+    escaped = text[:MAX_UNTRUSTED_CHARACTERS].encode("unicode_escape").decode("ascii")
+    escaped = escaped.replace('"', "\\x22")[:MAX_UNTRUSTED_CHARACTERS]
+    return UNTRUSTED_MARK + escaped
+
+
+def _evidence_word(observation: Observation | None) -> str:
+    if observation is None:
+        return "none"
+    return f"cached, age {int(observation.age_seconds)} s" if observation.cached else "fresh"
+
+
+def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
+    observation = judgement.observation
+    return {
+        "id": record_id,
+        "at": written(datetime.now(UTC)),
+        "decision": judgement.decision,
+        "reason": judgement.reason and judgement.reason.value,
+        "sub_reason": judgement.sub_reason and judgement.sub_reason.value,
+        "next_step": judgement.next_step or None,
+        "server": judgement.server,
+        "tool": untrusted(judgement.tool),
+        "endpoint": judgement.endpoint,
+        "verdict": observation.verdict.value if observation else None,
+        "observed_at": _moment(observation.observed_at) if observation else None,
+        "cached": observation.cached if observation else False,
+        "age_seconds": round(observation.age_seconds, 3) if observation else None,
+        "tolerated": list(judgement.tolerated),
+    }
+
+
+def _last_observation(judgement: Judgement) -> dict[str, Any]:
+    observation = judgement.observation
+    return {
+        **(_observed(observation) if observation else dict.fromkeys(_OBSERVED)),
+        "guild_origin": judgement.guild_origin,
+        "error": judgement.error and judgement.error.value,
+    }
+
+
+def _observed(observation: Observation) -> dict[str, Any]:
+    failed, unknowns = observation.names(Status.FAILED), observation.names(Status.UNKNOWN)
+    return {
+        "verdict": observation.verdict.value,
+        "failed": [check.value for check in failed],
+        "unknowns": [check.value for check in unknowns],
+        "scored": [check.value for check in observation.statuses if check not in unknowns],
+        "checks": [
+            {
+                "check": check.value,
+                "status": status.value,
+                "detail": untrusted(observation.details[check]),
+            }
+            for check, status in observation.statuses.items()
+        ],
+        "other_checks": observation.other_checks,
+        "other_failed": observation.other_failed,
+        "method": untrusted(observation.method),
+        "limits": untrusted(observation.limits),
+        "requested_at": _moment(observation.requested_at),
+        "observed_at": _moment(observation.observed_at),
+        "cached": observation.cached,
+        "age_seconds": round(observation.age_seconds, 3),
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return written(moment) if moment is not None else None

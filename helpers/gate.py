@@ -1,0 +1,179 @@
+"""The whole story of one call, from top to bottom.
+
+Rules of this module:
+
+1. Deny-only: a call goes on as it would without the gate, or it is refused.
+2. A plain local tool costs two attribute reads. Without a protected server nothing is
+   sent, logged or kept.
+3. The first stage that refuses wins: configuration, dispatch, endpoint, binding,
+   evidence, policy, re-check.
+4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
+   every unforeseen exception is the refusal `internal_error`.
+5. Cancellation is no error: it passes through and leaves no record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import evidence, host
+from .binding import Approval, Binding, BindingRefused, View, classify, compare
+from .configuration import Configuration, InvalidConfiguration
+from .contract import ContractViolation, Observation
+from .denial import GuildPreflightError, line
+from .endpoint import Endpoint, require_disclosable, screen
+from .guild_preflight import PUBLIC_ORIGIN, EvidenceUnavailable, observe
+from .host import Call
+from .judgement import Judgement
+from .policy import Evidence, decide
+from .reasons import Reason, Refusal
+
+
+async def guard(agent: Any, tool_name: object) -> None:
+    """Refuse a protected call that has not earned to go on.
+
+    Args:
+        agent: the calling agent.
+        tool_name: the name that the hook was told.
+
+    Raises:
+        GuildPreflightError: the call is refused; `str()` is the line for the model.
+    """
+    call = host.bound_call(agent, tool_name)
+    if call is None:
+        return
+    judgement = await _judge_safely(call)
+    if judgement is not None and judgement.reason is not None:
+        raise GuildPreflightError(line(judgement))
+
+
+@dataclass(slots=True)
+class _Case:
+    """What is known so far of a call.
+
+    Attributes:
+        is_protected: None while nobody can tell.
+        found: what a refusal at this point can say.
+    """
+
+    call: Call
+    record_id: str
+    is_protected: bool | None = None
+    found: Judgement = field(default_factory=Judgement)
+
+
+async def _judge_safely(call: Call) -> Judgement | None:
+    """Judge a call; give None when it is not protected."""
+    case = _Case(call, evidence.new_id())
+    try:
+        return await _judge(case)
+    except Exception as error:
+        # Its text may hold anything and ends here; the name of its class is the library's.
+        unforeseen = type(error).__name__
+    if case.is_protected is False or (case.is_protected is None and not call.may_be_mcp):
+        return None
+    judgement = replace(case.found, reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen)
+    with contextlib.suppress(Exception):  # the refusal stands, with or without its record
+        _keep(case, judgement)
+    return judgement
+
+
+async def _judge(case: _Case) -> Judgement | None:
+    try:
+        settings = host.read_configuration(case.call.agent)
+    except InvalidConfiguration as error:
+        invalid = error
+    else:
+        approved = _approval(case, settings.protected_servers)
+        if approved is None:
+            return None
+        judgement = await _judge_protected(case, settings, *approved)
+        _keep(case, judgement)
+        return judgement
+    return _judge_unconfigured(case, invalid)
+
+
+def _judge_unconfigured(case: _Case, invalid: InvalidConfiguration) -> Judgement | None:
+    """Refuse what may be protected, while the settings do not say what is."""
+    call = case.call
+    if invalid.protected is not None:
+        if _approval(case, invalid.protected) is None:
+            return None
+    elif not call.may_be_mcp:
+        return None
+    case.is_protected = True
+    evidence.write_configuration_log(call.agent, invalid.problems)
+    return replace(case.found, reason=Reason.INVALID_CONFIGURATION)
+
+
+def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View] | None:
+    """Give the approval that protects a call, and what there is under its name."""
+    for name in case.call.names if protected else ():
+        view = host.look(case.call.agent, name)
+        approval = classify(view, protected)
+        if approval is not None:
+            case.is_protected = True
+            case.found = Judgement(server=approval.name, tool=view.tool)
+            return approval, view
+    case.is_protected = False
+    return None
+
+
+async def _judge_protected(
+    case: _Case, settings: Configuration, approval: Approval, view: View
+) -> Judgement:
+    """Take a protected call through the stages."""
+    try:
+        if not case.call.is_consistent:
+            raise Refusal(Reason.DISPATCH_MISMATCH)
+        local = host.local_service(settings)
+        endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
+        require_disclosable(endpoint, service_is_local=local is not None)
+        case.found = replace(case.found, endpoint=endpoint.redacted)
+        binding = compare(view, approval)
+    except Refusal as refusal:
+        return replace(case.found, reason=refusal.reason, sub_reason=refusal.sub_reason)
+    origin = local or PUBLIC_ORIGIN
+    found = await _observe(endpoint, origin, settings)
+    decision = decide(found, settings.policy)
+    judgement = replace(
+        case.found,
+        reason=decision.reason,
+        sub_reason=decision.sub_reason,
+        tolerated=decision.tolerated,
+        observation=found if isinstance(found, Observation) else None,
+        error=None if isinstance(found, Observation) else found.sub_reason,
+        guild_origin=origin,
+        cache_ttl_seconds=settings.cache_ttl_seconds,
+    )
+    if decision.reason is None and not _is_still_bound(case.call, approval, binding):
+        return replace(judgement, reason=Reason.BINDING_CHANGED, tolerated=())
+    return judgement
+
+
+async def _observe(endpoint: Endpoint, origin: str, settings: Configuration) -> Evidence:
+    try:
+        return await observe(
+            endpoint,
+            origin=origin,
+            timeout_seconds=settings.timeout_seconds,
+            max_age_seconds=settings.cache_ttl_seconds,
+        )
+    except (EvidenceUnavailable, ContractViolation) as refusal:
+        return refusal
+
+
+def _is_still_bound(call: Call, approval: Approval, binding: Binding) -> bool:
+    assert call.bound is not None
+    try:
+        return compare(host.look(call.agent, call.bound), approval) == binding
+    except BindingRefused:
+        return False
+
+
+def _keep(case: _Case, judgement: Judgement) -> None:
+    evidence.keep(case.call.agent, judgement, case.record_id)
+    evidence.write_log(case.call.agent, judgement)
