@@ -6,14 +6,16 @@ Rules of this module:
    User-Agent and Accept, and no other. No answer leads to another path.
 2. No proxy or netrc from the environment, no redirect, no retry, no cookie, no HTTP/2, no
    connection kept for later.
-3. The body is counted while it streams and is never larger than 1 MiB.
+3. The body is counted while it streams and is never larger than 1 MiB; the HTTP library
+   bounds the head at 100 KiB.
 4. The deadline is the caller's, who cancels: then the connection is closed. A name lookup
    that already runs in a thread ends in the background, and nothing follows it.
 5. An answer with an unusable head is still read within those bounds, because what it
    claims matters to the policy; `received` keeps it, also when the caller cancels.
 
 An HTTP client's own log would hold the URL, so the request goes to the transport below
-it. The module imports nothing of the framework.
+it. httpcore and certifi are that transport's own parts: httpx brings them. The module
+imports nothing of the framework.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from functools import cache
 from typing import Any, Final, cast
 from urllib.parse import quote
 
+import certifi
+import httpcore
 import httpx
 
 from .claims import Claims, read_claims
@@ -66,6 +70,7 @@ class Exchange:
         self._received = bytearray()
         self._head_refusal: SubReason | None = None
         self._step = ""
+        self._stream: httpcore.AsyncNetworkStream | None = None
 
     def unavailable(self, sub_reason: SubReason) -> EvidenceUnavailable:
         """Give the refusal for an answer that has not become whole.
@@ -102,6 +107,9 @@ class Exchange:
             failure = await self._transfer(transport, request)
         finally:
             await transport.aclose()
+            # During the TLS handshake the transport does not know its connection yet.
+            if self._stream is not None:
+                await self._stream.aclose()
         if failure is not None:
             raise self.unavailable(failure)
         return bytes(self._received)
@@ -118,14 +126,16 @@ class Exchange:
                     self._received += chunk[: MAX_BODY_BYTES + 1 - len(self._received)]
                     if len(self._received) > MAX_BODY_BYTES:
                         return SubReason.TOO_LARGE
-        except httpx.TransportError as error:
+        except (httpx.TransportError, ssl.SSLError) as error:  # a late alert comes unmapped
             return self._failed_step(error)
         return self._head_refusal
 
-    async def _note_step(self, event: str, _info: dict[str, Any]) -> None:
+    async def _note_step(self, event: str, info: dict[str, Any]) -> None:
         step, _, state = event.rpartition(".")
         if state == "started":
             self._step = step
+        elif event == "connection.connect_tcp.complete":
+            self._stream = info["return_value"]
 
     def _failed_step(self, error: BaseException) -> SubReason:
         """Tell a failed lookup, connection or handshake from a broken answer."""
@@ -154,4 +164,7 @@ def shared_tls_context() -> ssl.SSLContext:
 
 @cache
 def _build_tls_context() -> ssl.SSLContext:
-    return httpx.create_ssl_context(trust_env=False)
+    # Not through the library's default: that one writes keys to $SSLKEYLOGFILE.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certifi.where())
+    return context

@@ -45,19 +45,49 @@ class Cargo(Protocol):
 class Flight:
     """One request on its way."""
 
-    def __init__(self, cargo: Cargo, deadline: float) -> None:
+    def __init__(self, cargo: Cargo, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
         """Prepare a flight.
 
         Args:
             cargo: what is to be done.
             deadline: when it can no longer be joined, in seconds of `time.monotonic`.
+            loop: where it will be done.
         """
         self.cargo = cargo
         self.joinable_until = deadline
         self.latest_deadline = deadline
+        self.loop = loop
         self.waiters: list[asyncio.Future[Any]] = []
+        self.outcome: Any = None
         self.task: asyncio.Task[None] | None = None
         self.timeout: asyncio.Timeout | None = None
+
+    async def fly(self, slots: asyncio.Semaphore) -> None:
+        """Do the work, within the deadline and as soon as there is a slot."""
+        try:
+            async with asyncio.timeout(self.latest_deadline - time.monotonic()) as self.timeout:
+                async with slots:
+                    self.outcome = await self.cargo.run()
+        except TimeoutError:
+            self.outcome = self.cargo.overdue()
+        except Exception:
+            self.outcome = None  # unforeseen: the waiters learn that, and nothing else, from None
+
+    def extend(self) -> None:
+        """Let the flight last until its latest deadline."""
+        if self.timeout is not None:
+            left = self.latest_deadline - time.monotonic()
+            with contextlib.suppress(RuntimeError):  # it has ended, or is ending, already
+                self.timeout.reschedule(self.loop.time() + left)
+
+    def abandon(self) -> None:
+        """End the flight of a single caller; in any thread, and without taking a lock.
+
+        The collector may call it, when it finds the coroutine of a caller whose loop is
+        dead, and it may do so in a thread that holds the lock.
+        """
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and the flight before it
+            self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
 
 
 class Flights:
@@ -67,7 +97,7 @@ class Flights:
         self._lock = threading.Lock()
         self._by_key: dict[Hashable, Flight] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots: asyncio.Semaphore | None = None
+        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._active = 0
 
     async def outcome(
@@ -83,129 +113,91 @@ class Flights:
             key: flights of the same key are shared; None is never shared.
             seconds: the caller's own deadline, from now.
             prepare: makes the cargo when there is no flight to join.
-            recall: gives what a flight that has just landed left behind, or None. Asked
-                when there is no flight to join, so that nobody starts a second one.
+            recall: gives what an earlier flight left behind and is good enough for this
+                caller, or None. Asked first of all, at one with joining: nobody waits, or
+                starts a second flight, for what is there already.
 
         Returns:
             What was recalled, what the cargo gave, its `overdue` outcome at the deadline,
             or None when the cargo raised.
         """
-        recalled, flight, waiter = self._board(key, seconds, prepare, recall)
-        if recalled is not None:
-            return recalled
+        waiter = asyncio.get_running_loop().create_future()
+        with self._lock:
+            recalled = recall()
+            if recalled is not None:
+                return recalled
+            flight = self._board(key, seconds, prepare)
+            flight.waiters.append(waiter)
         try:
             async with asyncio.timeout(seconds):
                 return await waiter
         except TimeoutError:
             return flight.cargo.overdue()
         finally:
-            self._leave(flight, waiter, alone=key is None)
+            if key is None:
+                flight.abandon()
 
-    def _board(
-        self,
-        key: Hashable | None,
-        seconds: float,
-        prepare: Callable[[], Cargo],
-        recall: Callable[[], Any],
-    ) -> tuple[Any, Flight, asyncio.Future[Any]]:
-        waiter = asyncio.get_running_loop().create_future()
+    def _board(self, key: Hashable | None, seconds: float, prepare: Callable[[], Cargo]) -> Flight:
+        """Give the flight to wait for; the lock is held."""
         now = time.monotonic()
         deadline = now + seconds
-        with self._lock:
-            flight = self._by_key.get(key) if key is not None else None
-            if flight is None or flight.joinable_until <= now:
-                flight = Flight(prepare(), deadline)
-                if (recalled := recall()) is not None:
-                    return recalled, flight, waiter
-                self._take_off(key, flight)
-            flight.waiters.append(waiter)
-            if deadline > flight.latest_deadline:
-                flight.latest_deadline = deadline
-                self._running_loop().call_soon_threadsafe(_extend, flight)
-        return None, flight, waiter
+        flight = self._by_key.get(key) if key is not None else None
+        if flight is None or flight.joinable_until <= now:
+            return self._take_off(key, deadline, prepare())
+        if deadline > flight.latest_deadline:
+            flight.latest_deadline = deadline
+            flight.loop.call_soon_threadsafe(flight.extend)
+        return flight
 
-    def _leave(self, flight: Flight, waiter: asyncio.Future[Any], *, alone: bool) -> None:
-        with self._lock:
-            if waiter in flight.waiters:
-                flight.waiters.remove(waiter)
-                if alone and self._loop is not None:
-                    self._loop.call_soon_threadsafe(_cancel, flight)
-
-    def _take_off(self, key: Hashable | None, flight: Flight) -> None:
-        """Start a flight; the lock is held."""
-        loop = self._running_loop()
+    def _take_off(self, key: Hashable | None, deadline: float, cargo: Cargo) -> Flight:
+        if self._loop is None:
+            self._loop = _start_loop()
+            self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        flight = Flight(cargo, deadline, self._loop)
         self._active += 1
         if key is not None:
             self._by_key[key] = flight
-        loop.call_soon_threadsafe(self._start, key, flight)
+        self._loop.call_soon_threadsafe(self._start, key, flight)
+        return flight
 
     def _start(self, key: Hashable | None, flight: Flight) -> None:
-        flight.task = asyncio.get_running_loop().create_task(self._fly(key, flight))
+        flight.task = flight.loop.create_task(flight.fly(self._slots))
+        # A callback: a task that is cancelled before its first step never reaches a `finally`.
+        flight.task.add_done_callback(lambda _: self._land(key, flight))
 
-    async def _fly(self, key: Hashable | None, flight: Flight) -> None:
-        result = None
-        try:
-            async with asyncio.timeout(flight.latest_deadline - time.monotonic()) as flight.timeout:
-                assert self._slots is not None
-                async with self._slots:
-                    result = await flight.cargo.run()
-        except TimeoutError:
-            result = flight.cargo.overdue()
-        except Exception:
-            result = None  # unforeseen: the waiters learn that, and nothing else, from None
-        finally:
-            self._land(key, flight, result)
-
-    def _land(self, key: Hashable | None, flight: Flight, result: Any) -> None:
+    def _land(self, key: Hashable | None, flight: Flight) -> None:
         with self._lock:
             if self._by_key.get(key) is flight:
                 del self._by_key[key]
             waiters, flight.waiters = flight.waiters, []
             self._active -= 1
             if not self._active:
-                asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire)
+                flight.loop.call_later(IDLE_SECONDS, self._retire, flight.loop)
         for waiter in waiters:
             with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits there any more
-                waiter.get_loop().call_soon_threadsafe(_deliver, waiter, result)
+                waiter.get_loop().call_soon_threadsafe(_deliver, waiter, flight.outcome)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        """Give the flights' loop; the lock is held."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
-            threading.Thread(
-                target=_run, args=(self._loop,), name="agent_guild_preflight", daemon=True
-            ).start()
-        return self._loop
-
-    def _retire(self) -> None:
+    def _retire(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
-            loop = asyncio.get_running_loop()
             if not self._active and self._loop is loop:
                 self._loop = None
                 loop.stop()
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+def _start_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    threading.Thread(target=run, name="agent_guild_preflight", daemon=True).start()
+    return loop
 
 
-def _extend(flight: Flight) -> None:
-    if flight.timeout is not None:
-        left = flight.latest_deadline - time.monotonic()
-        with contextlib.suppress(RuntimeError):  # it has ended, or is ending, already
-            flight.timeout.reschedule(asyncio.get_running_loop().time() + left)
-
-
-def _cancel(flight: Flight) -> None:
-    if flight.task is not None:
-        flight.task.cancel()
-
-
-def _deliver(waiter: asyncio.Future[Any], result: Any) -> None:
+def _deliver(waiter: asyncio.Future[Any], outcome: Any) -> None:
     if not waiter.done():
-        waiter.set_result(result)
+        waiter.set_result(outcome)

@@ -40,7 +40,8 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="local_guild",
-        description="A preflight service for programs on this machine. It probes the URL it is asked about and says what it saw.",
+        description="A preflight service for programs on this machine."
+        " It probes the URL it is asked about and says what it saw.",
         epilog="example:\n"
         "  python release-support/local_guild --port 8787\n"
         "  curl 'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",

@@ -34,10 +34,14 @@ STATUSES = ("proven", "failed", "unknown")
 
 DECLARED_NAME_CHARACTERS = 120
 
-METHOD = "Probed by a service on this machine, for this request only; nothing is remembered from one request to the next."
+METHOD = (
+    "Probed by a service on this machine, for this request only; "
+    "nothing is remembered from one request to the next."
+)
 LIMITS = (
-    "This is what one visitor without credentials saw in one moment. A signature on a card is noticed, not verified. "
-    "No tool was called, nothing was paid, and who runs the endpoint was not examined. Unknown checks do not count towards the verdict."
+    "This is what one visitor without credentials saw in one moment. A signature on a card is "
+    "noticed, not verified. No tool was called, nothing was paid, and who runs the endpoint was "
+    "not examined. Unknown checks do not count towards the verdict."
 )
 
 _HEADLINES = {

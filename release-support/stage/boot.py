@@ -39,7 +39,7 @@ def boot(root: Path, framework: Path | None = None, *, install: bool = True) -> 
         (root / name).mkdir(parents=True, exist_ok=True)
     if install:
         install_plugin(root)
-    os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost,::1"
     sys.path.insert(0, str(root))
     if framework is None:
         os.environ["REFERENCE_HOST_ROOT"] = str(root)

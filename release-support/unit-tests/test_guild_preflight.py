@@ -1029,7 +1029,8 @@ def test_a_shared_request_ends_in_order_when_all_are_cancelled(ours: flights.Fli
             task.cancel()
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
-        assert [flight.waiters for flight in ours._by_key.values()] == [[]]
+        (flight,) = ours._by_key.values()
+        assert all(waiter.cancelled() for waiter in flight.waiters)
 
     with WireServer(held_until(go)) as server:
         asyncio.run(call())
@@ -1038,3 +1039,89 @@ def test_a_shared_request_ends_in_order_when_all_are_cancelled(ours: flights.Fli
         assert server.wait_until_closed(PATIENCE_SECONDS)
         landed(ours)
         assert outcome(ask(server)).cached
+
+
+def test_kept_evidence_is_served_while_another_caller_waits(clock: list[float]) -> None:
+    """A reader for whom the kept observation is fresh does not join who finds it too old."""
+    go = threading.Event()
+    scripts = iter([healthy, held_until(go)])
+
+    async def call() -> None:
+        waiting = await boarded(ask(server, ttl=5))
+        assert server.wait_for_requests(2, PATIENCE_SECONDS)
+        assert (await ask(server, ttl=300, seconds=SHORT_SECONDS)).cached
+        go.set()
+        assert not (await waiting[0]).cached
+
+    with WireServer(lambda head: next(scripts)(head)) as server:
+        outcome(ask(server))
+        clock[0] += 10
+        asyncio.run(call())
+
+
+def test_the_collector_of_a_dead_caller_cannot_block_the_others(ours: flights.Flights) -> None:
+    """It may close a forgotten coroutine at any allocation, also where the lock is held."""
+    go = threading.Event()
+    loop = asyncio.new_event_loop()
+    with WireServer(held_until(go)) as server:
+        forgotten = [loop.create_task(ask(server))]
+        loop.call_later(0, loop.stop)
+        loop.run_forever()
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        loop.close()
+        go.set()
+        landed(ours)
+
+        class Collecting(exchange.Exchange):
+            def __init__(self, *arguments: Any) -> None:
+                forgotten.clear()
+                gc.collect()
+                super().__init__(*arguments)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(guild_preflight, "Exchange", Collecting)
+            with ThreadPoolExecutor(1) as pool:
+                asked_anew = pool.submit(outcome, ask(server, f"{URL}/other"))
+                assert not asked_anew.result(PATIENCE_SECONDS).cached
+
+
+def test_a_caller_cancelled_before_the_request_began_leaves_no_flight(
+    ours: flights.Flights,
+) -> None:
+    """Start and cancellation reach the flights' loop in one turn of it."""
+    stands, goes_on = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        stands.set()
+        goes_on.wait(PATIENCE_SECONDS)
+
+    async def call() -> None:
+        await ask(server, ttl=0)  # starts the loop
+        assert ours._loop is not None
+        ours._loop.call_soon_threadsafe(stand_still)
+        assert stands.wait(PATIENCE_SECONDS)
+        (task,) = await boarded(ask(server, ttl=0))
+        task.cancel()
+        await asyncio.wait({task})
+        goes_on.set()
+
+    with WireServer(healthy) as server:
+        asyncio.run(call())
+        landed(ours)
+        assert server.connections == 1
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_a_silent_tls_handshake_is_closed_at_the_deadline(ttl: float) -> None:
+    with WireServer([Stall()], before_request=True) as server:
+        origin = server.origin.replace("http:", "https:")
+        assert refusal(ask(origin, ttl=ttl, seconds=SHORT_SECONDS)).sub_reason is SubReason.TIMEOUT
+        assert server.wait_until_closed(PATIENCE_SECONDS)
+
+
+def test_session_keys_are_written_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+    context = exchange._build_tls_context.__wrapped__()
+    assert context.keylog_filename is None
+    assert not list(tmp_path.iterdir())
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)

@@ -11,7 +11,6 @@ The cases are played once, some at a time on one loop; the tests look at what ca
 from __future__ import annotations
 
 import asyncio
-import datetime
 import gzip
 import ipaddress
 import json
@@ -22,14 +21,10 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from local_guild.answers import CHECKS, answer_body, encode
 from local_guild.wire import (
     Close,
@@ -43,6 +38,7 @@ from local_guild.wire import (
     WireServer,
 )
 from local_guild.wire import answer as http
+from stage.certificates import Authority
 from usr.plugins.agent_guild_preflight.helpers import exchange, guild_preflight
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
 from usr.plugins.agent_guild_preflight.helpers.endpoint import screen
@@ -671,6 +667,9 @@ def handshakes() -> Iterator[Case]:
     yield Case(
         "TLS: silence in the body", SubReason.TIMEOUT, [Send(cut), Stall()], SHORT_SECONDS, "good"
     )
+    yield Case(
+        "TLS: demands a certificate late", broken, says(GOOD), certificate="demands one late"
+    )
     yield Case("TLS: a broken answer", SubReason.JSON, says(b"MARKER"), certificate="good")
     yield Case(
         "TLS: a redirect to plain HTTP", SubReason.REDIRECT, status("302 X"), certificate="good"
@@ -743,86 +742,13 @@ UNPROVED = {
 """What is wrong with a TLS server, and the code that OpenSSL's verification has for it."""
 
 
-class Authority:
-    """A certificate authority, and the TLS servers that it vouches for."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{MARKER} {name}")])
-        usage = x509.BasicConstraints(ca=True, path_length=None)
-        identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        built = self._builder(self._name, self._key, -1, 1)
-        built = built.add_extension(usage, critical=True).add_extension(identifier, critical=False)
-        signing = x509.KeyUsage(
-            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
-            key_encipherment=False, data_encipherment=False, key_agreement=False,
-            encipher_only=False, decipher_only=False,
-        )  # fmt: skip
-        built = built.add_extension(signing, critical=True)
-        self.certificate = built.sign(self._key, hashes.SHA256())
-
-    @property
-    def pem(self) -> str:
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-    def server(
-        self,
-        label: str,
-        names: Sequence[x509.GeneralName],
-        start: int = -1,
-        end: int = 1,
-        own: bool = False,
-    ) -> ssl.SSLContext:
-        """A server's context; the certificate is valid from and to so many days from now."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, MARKER)])
-        built = self._builder(subject, key, start, end, issuer=subject if own else self._name)
-        built = built.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signer = key if own else self._key
-        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
-        built = built.add_extension(authority, critical=False)
-        certificate = built.sign(signer, hashes.SHA256())
-        file = self._folder / f"{label}.pem"
-        file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-            + certificate.public_bytes(serialization.Encoding.PEM)
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        return context
-
-    def _builder(
-        self,
-        subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
-        start: int,
-        end: int,
-        issuer: x509.Name | None = None,
-    ) -> x509.CertificateBuilder:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer or self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now + datetime.timedelta(days=start))
-            .not_valid_after(now + datetime.timedelta(days=end))
-        )
-
-
 @pytest.fixture(scope="module")
 def tls(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]:
     """A client's context that trusts our authority, and the servers by what is wrong with them."""
     folder = tmp_path_factory.mktemp("tls")
-    ours, other = Authority(folder, "ours"), Authority(folder, "other")
+    ours, other = (Authority(folder, f"{MARKER} {name}", MARKER) for name in ("ours", "other"))
     here: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     servers = {
         "good": ours.server("good", here),
@@ -835,10 +761,12 @@ def tls(
         "self-signed": ours.server("self", here, own=True),
         "an unknown authority": other.server("other", here),
         "demands one": ours.server("demands", here),
+        "demands one late": ours.server("late", here),
         "an old version": ours.server("old", here),
         "no common cipher": ours.server("cipher", here),
     }
     servers["demands one"].verify_mode = ssl.CERT_REQUIRED
+    servers["demands one late"].verify_mode = ssl.CERT_REQUIRED
     # Under TLS 1.3 the client learns of it only after its own handshake.
     servers["demands one"].maximum_version = ssl.TLSVersion.TLSv1_2
     servers["an old version"].set_ciphers("ALL:@SECLEVEL=0")

@@ -2,6 +2,7 @@
 the wire server it is tested with."""
 
 import asyncio
+import ipaddress
 import json
 import signal
 import socket
@@ -18,14 +19,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-
-RELEASE_SUPPORT = Path(__file__).resolve().parents[1]
-if str(RELEASE_SUPPORT) not in sys.path:
-    sys.path.insert(0, str(RELEASE_SUPPORT))
-
+from cryptography import x509
 from local_guild import answers, cards, exchange, handshake, service
 from local_guild.probe import probe
 from local_guild.wire import Close, Drip, Endless, Reset, Send, Stall, Wait, WireServer, answer
+from stage.certificates import Authority
+
+RELEASE_SUPPORT = Path(__file__).resolve().parents[1]
 
 PATIENCE_SECONDS = 20.0
 
@@ -156,7 +156,7 @@ def card_answer(**content: Any) -> bytes:
     return answer(json.dumps({"name": "Scripted agent"} | content).encode())
 
 
-# --- Real servers, asked about through the running service -----------------------------------------------------------------------------
+# --- Real servers, asked about through the running service --------------------
 
 
 @pytest.mark.parametrize(("transport", "path"), [("streamable", "/mcp"), ("sse", "/sse")])
@@ -196,7 +196,7 @@ def test_a_closed_port_is_not_reachable(guild: str) -> None:
     assert (found["endpoint_reachable"], found["protocol_handshake"]) == ("failed", "unknown")
 
 
-# --- The form of an answer, and who gets one -------------------------------------------------------------------------------------------
+# --- The form of an answer, and who gets one ----------------------------------
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_web_pages_are_refused(guild: str, name: str, value: str, status: int) -
     assert ask(guild, "x", **{name: value}).status_code == status
 
 
-# --- What a probe finds out ------------------------------------------------------------------------------------------------------------
+# --- What a probe finds out ---------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden"])
@@ -514,8 +514,12 @@ def test_the_longest_probe_sends_five_requests(probed: Probed) -> None:
         assert statuses(probed(server.origin + "/sse"))["protocol_handshake"] == "proven"
         lines = [head.split(b" HTTP")[0] for head in server.requests]
     assert lines == [
-        b"POST /sse", b"GET /sse", b"POST /messages?session=1", b"GET /.well-known/agent-card.json", b"GET /.well-known/agent.json",
-    ]  # fmt: skip
+        b"POST /sse",
+        b"GET /sse",
+        b"POST /messages?session=1",
+        b"GET /.well-known/agent-card.json",
+        b"GET /.well-known/agent.json",
+    ]
     assert len(lines) == exchange.MAX_REQUESTS
 
 
@@ -566,7 +570,7 @@ def test_the_request_budget_is_kept_by_the_client() -> None:
         assert server.connections == exchange.MAX_REQUESTS
 
 
-# --- Bounds ----------------------------------------------------------------------------------------------------------------------------
+# --- Bounds -------------------------------------------------------------------
 
 OPEN_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 OPEN_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
@@ -638,7 +642,7 @@ def test_a_mistake_of_our_own_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) 
     assert "planted" not in json.dumps(document)
 
 
-# --- The command -----------------------------------------------------------------------------------------------------------------------
+# --- The command --------------------------------------------------------------
 
 
 def run_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -695,7 +699,7 @@ def test_only_loopback_addresses_are_listened_on() -> None:
         service.listen("0.0.0.0", 0)
 
 
-# --- Answers ---------------------------------------------------------------------------------------------------------------------------
+# --- Answers ------------------------------------------------------------------
 
 
 def test_an_answer_body_assumes_a_healthy_endpoint() -> None:
@@ -728,7 +732,7 @@ def test_wrong_statuses_are_refused(wrong: dict[str, str]) -> None:
         answers.answer_body("t", wrong)
 
 
-# --- The wire server -------------------------------------------------------------------------------------------------------------------
+# --- The wire server ----------------------------------------------------------
 
 
 def connect(server: WireServer) -> socket.socket:
@@ -835,13 +839,11 @@ def test_wire_stops_in_the_middle_of_anything(step: Any, request_head: bytes) ->
         connect(server)
 
 
-def test_wire_speaks_tls(probed: Probed) -> None:
-    trustme = pytest.importorskip("trustme")
-    authority = trustme.CA()
-    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(server_side)
-    client_side = ssl.create_default_context()
-    authority.configure_trust(client_side)
+def test_wire_speaks_tls(probed: Probed, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "authority")
+    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    server_side = authority.server("here", names)
+    client_side = ssl.create_default_context(cadata=authority.pem)
     with WireServer([Send(answer(b"secret"))], tls=server_side) as server:
         assert server.origin.startswith("https://")
         assert httpx.get(server.origin, verify=client_side, trust_env=False).content == b"secret"
