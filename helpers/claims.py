@@ -8,15 +8,15 @@ Rules of this module:
 
 1. It reads text, not JSON: what is broken has no structure to rely on. Any bytes give
    claims, in time that grows with their number and no faster.
-2. It errs towards refusing. A verdict's word counts wherever it stands, prose included;
-   repeated keys each count, so do objects that are cut off, and words in any escaped
-   spelling, in UTF-8, UTF-16 or UTF-32.
-3. A check counts as failed when its name stands beside a status `failed` or in a list
-   `failed`. A failure without a name could be any check.
+2. It errs towards refusing. A verdict's word counts wherever it stands, prose included,
+   in any escaped spelling, in UTF-8, UTF-16 or UTF-32, however often a key is repeated.
+3. It attributes nothing. A key or a value `failed`, but for an empty list of that name, may
+   mean any check.
 4. Only words of the contract are kept; no text of the answer leaves this room.
 
-The result only ever withholds a tolerance; it is never shown as evidence. The module
-imports nothing of the framework.
+What cannot be read is not known: a compressed body, one that is no HTTP, and what follows
+the first megabyte. The result only ever withholds a tolerance; it is never shown as
+evidence. The module imports nothing of the framework.
 """
 
 from __future__ import annotations
@@ -25,20 +25,17 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from .verdicts import Check, Verdict
+from .verdicts import Verdict
 
-_ESCAPED = re.compile(r"\\(?:u([0-9a-f]{4})|(.))", re.DOTALL)
+# An ASCII letter or underscore, escaped once or, in JSON within JSON, more often. It only
+# begins where a run of backslashes does, so that a long one is read once.
+_ESCAPED = re.compile(r"(?<!\\)\\++u00([4-7][0-9a-f])")
 _VERDICT = re.compile("|".join(Verdict))
-_BRACE = re.compile(r"[{}]")
-_FAILED_STATUS = re.compile(r"status\W{0,8}failed")
-_NAMED_CHECK = re.compile(r"check\W{1,8}(\w{1,64})")
-# What follows the key `failed` up to the next key's colon.
-_FAILED_LIST = re.compile(r"failed\W{0,3}\s{0,8}:(?=([^:]*))")
-_WORD = re.compile(r"[a-z_]\w*")
-_KEYS: Final = frozenset(
-    ("target", "verdict", "headline", "checks", "failed", "unknowns", "scored", "method", "limits")
+_NONE_FAILED = re.compile(r"""["']failed[\s\\]{0,64}["']\s{0,64}:\s{0,64}\[\s{0,64}\]""")
+# The word as a key or a value, quoted (in JSON within JSON, too) or beside a colon.
+_FAILED = re.compile(
+    r"""["']\s{0,64}failed[\s\\]{0,64}(?:["']|$)|[:=]\s{0,64}failed\b|\bfailed\s{0,64}[:=]"""
 )
-_CHECKS: Final = frozenset(Check)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +44,11 @@ class Claims:
 
     Attributes:
         verdicts: the verdicts it names.
-        failed: the known checks that it says have failed.
-        other_failed: it says that a check of another name has failed.
-        unnamed_failed: it says that some check has failed, and not which.
+        failed: it says that something has failed.
     """
 
     verdicts: frozenset[Verdict] = frozenset()
-    failed: frozenset[Check] = frozenset()
-    other_failed: bool = False
-    unnamed_failed: bool = False
+    failed: bool = False
 
 
 NO_CLAIMS: Final = Claims()
@@ -72,25 +65,8 @@ def read_claims(body: bytes) -> Claims:
     """
     # Without its NUL bytes, UTF-16 or UTF-32 reads as the ASCII that it stands for.
     text = body.replace(b"\0", b"").decode("utf-8", "replace").lower()
-    if "\\" in text:
-        text = _ESCAPED.sub(_unescaped, text).lower()
-    names: set[str] = set()
-    unnamed = False
-    for listed in _FAILED_LIST.findall(text):
-        names.update(set(_WORD.findall(listed)) - _KEYS)
-    for part in _BRACE.split(text) if _FAILED_STATUS.search(text) else ():
-        if _FAILED_STATUS.search(part):
-            beside = _NAMED_CHECK.findall(part)
-            unnamed = unnamed or not beside
-            names.update(beside)
+    text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text).lower()
     return Claims(
         verdicts=frozenset(Verdict(word) for word in _VERDICT.findall(text)),
-        failed=frozenset(Check(name) for name in names & _CHECKS),
-        other_failed=bool(names - _CHECKS),
-        unnamed_failed=unnamed,
+        failed=_FAILED.search(_NONE_FAILED.sub("", text)) is not None,
     )
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code, plain = match.groups()
-    return chr(int(code, 16)) if code else plain

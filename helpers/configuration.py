@@ -42,15 +42,15 @@ Choice = TypeVar("Choice", bound=StrEnum)
 class Problem(StrEnum):
     """What can be wrong with one key; the value is the sentence for the operator."""
 
-    UNREADABLE = "cannot be read: the file is missing or malformed"
-    NOT_AN_OBJECT = "must be an object with named settings"
+    UNREADABLE = "cannot be read as plain JSON, or is gone"
+    NOT_AN_OBJECT = "must be an object, {...}"
     UNKNOWN_KEY = "is not a setting"
     NOT_TEXT = "must be a text"
     NOT_BOOLEAN = "must be true or false"
     NOT_A_NUMBER = "must be a number of seconds"
     OUT_OF_RANGE = "is outside its limits"
     NOT_A_CHOICE = "is none of the permitted values"
-    NOT_CHECK_NAMES = "must be a list of the six known check names, each at most once"
+    NOT_CHECK_NAMES = "must be a list of known check names, each at most once"
     NOT_LOCAL_ORIGIN = "must be http://127.0.0.1:<port> or http://[::1]:<port>"
     NAME_UNUSABLE = "is not usable as a server name"
     NAME_TWICE = "is the same server name as another once normalised"

@@ -23,20 +23,22 @@ from .verdicts import Status
 MAX_SERVER_CHARACTERS = 64
 
 
+def _nothing(_: object) -> None:
+    return None
+
+
+def _ignore(_: object, __: object) -> None:
+    return None
+
+
 class GuildPreflightError(RepairableException):
     """A protected call was refused. `str()` is exactly the line for the model."""
 
-    @property
-    def __traceback__(self) -> None:  # type: ignore[override]
-        return None
-
-    @property
-    def __cause__(self) -> None:  # type: ignore[override]
-        return None
-
-    @property
-    def __context__(self) -> None:  # type: ignore[override]
-        return None
+    # Whoever sets one of these (contextlib does, on the way out) is not contradicted: an
+    # error here would take the refusal's place.
+    __traceback__ = property(_nothing, _ignore)
+    __cause__ = property(_nothing, _ignore)
+    __context__ = property(_nothing, _ignore)
 
 
 def line(judgement: Judgement) -> str:

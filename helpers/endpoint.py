@@ -48,7 +48,12 @@ _PATH = re.compile(r"(?:/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*)*")
 _PERCENT = re.compile(r"%([0-9A-Fa-f]{2})")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
-_PRIVATE_SUFFIXES: Final = ("localhost", "local", "internal", "lan", "home.arpa")
+# Special-use names (RFC 6761, 6762, 7686, 8375; .internal by ICANN), and what networks use
+# inside without having been given it.
+_PRIVATE_SUFFIXES: Final = (
+    *("localhost", "local", "internal", "home.arpa", "test", "invalid", "onion"),
+    *("lan", "localdomain", "home", "corp", "intranet", "private"),
+)
 
 # IANA IPv4 Special-Purpose Address Registry, and the blocks outside of unicast.
 _REFUSED_IPV4: Final = tuple(

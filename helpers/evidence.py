@@ -91,17 +91,26 @@ def write_log(agent: Any, judgement: Judgement) -> None:
     )
 
 
-def write_configuration_log(agent: Any, problems: tuple[tuple[str, str], ...]) -> None:
+def write_configuration_log(
+    agent: Any, problems: tuple[tuple[str, str], ...], every_tool_is_refused: bool
+) -> None:
     """Write what is wrong with the settings into the chat log, for the operator.
 
     Args:
         agent: the calling agent.
         problems: key path and problem, for each.
+        every_tool_is_refused: it cannot be told which servers are protected.
     """
+    lines = [f"{path or 'the file'}: {problem}" for path, problem in problems]
+    if every_tool_is_refused:
+        lines.append(
+            "protected_servers: is missing or unreadable, so every MCP tool is refused; after "
+            "removing the plugin, restart Agent Zero"
+        )
     agent.context.log.log(
         type="warning",
         heading="Agent Guild preflight: the settings are not valid",
-        content="\n".join(f"{path or 'the file'}: {problem}" for path, problem in problems),
+        content="\n".join(lines),
         update_progress="none",
     )
 

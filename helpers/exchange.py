@@ -69,6 +69,7 @@ class Exchange:
         self._url = f"{origin}/preflight?url={quote(target, safe='')}"
         self._received = bytearray()
         self._head_refusal: SubReason | None = None
+        self._claims: tuple[int, Claims] | None = None
         self._step = ""
         self._stream: httpcore.AsyncNetworkStream | None = None
 
@@ -81,9 +82,10 @@ class Exchange:
         Returns:
             A new exception with the claims of what was received.
         """
-        return EvidenceUnavailable(
-            self._head_refusal or sub_reason, read_claims(bytes(self._received))
-        )
+        size = len(self._received)
+        if self._claims is None or self._claims[0] != size:  # many callers ask at one deadline
+            self._claims = size, read_claims(bytes(self._received))
+        return EvidenceUnavailable(self._head_refusal or sub_reason, self._claims[1])
 
     async def run(self) -> bytes:
         """Send the request and read the answer.

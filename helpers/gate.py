@@ -73,7 +73,7 @@ async def _judge_safely(call: Call) -> Judgement | None:
     except Exception as error:
         # Its text may hold anything and ends here; the name of its class is the library's.
         unforeseen = type(error).__name__
-    if case.is_protected is False or (case.is_protected is None and not call.may_be_mcp):
+    if case.is_protected is False:
         return None
     judgement = replace(case.found, reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen)
     with contextlib.suppress(Exception):  # the refusal stands, with or without its record
@@ -99,13 +99,10 @@ async def _judge(case: _Case) -> Judgement | None:
 def _judge_unconfigured(case: _Case, invalid: InvalidConfiguration) -> Judgement | None:
     """Refuse what may be protected, while the settings do not say what is."""
     call = case.call
-    if invalid.protected is not None:
-        if _approval(case, invalid.protected) is None:
-            return None
-    elif not call.may_be_mcp:
+    if invalid.protected is not None and _approval(case, invalid.protected) is None:
         return None
     case.is_protected = True
-    evidence.write_configuration_log(call.agent, invalid.problems)
+    evidence.write_configuration_log(call.agent, invalid.problems, invalid.protected is None)
     return replace(case.found, reason=Reason.INVALID_CONFIGURATION)
 
 
@@ -118,6 +115,11 @@ def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View
             case.is_protected = True
             case.found = Judgement(server=approval.name, tool=view.tool)
             return approval, view
+        server = host.aliased_server(name, protected)
+        if server is not None:
+            case.is_protected = True
+            case.found = Judgement(server=server, tool=view.tool)
+            return Approval(server, protected[server]), view
     case.is_protected = False
     return None
 
@@ -127,13 +129,15 @@ async def _judge_protected(
 ) -> Judgement:
     """Take a protected call through the stages."""
     try:
-        if not case.call.is_consistent:
+        if case.call.announced != case.call.bound:
             raise Refusal(Reason.DISPATCH_MISMATCH)
-        local = host.local_service(settings)
+        local = settings.fixture_guild_origin
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
         require_disclosable(endpoint, service_is_local=local is not None)
         case.found = replace(case.found, endpoint=endpoint.redacted)
         binding = compare(view, approval)
+        if not case.call.is_mcp:  # a local tool, or none, where the server has one
+            raise Refusal(Reason.DISPATCH_MISMATCH)
     except Refusal as refusal:
         return replace(case.found, reason=refusal.reason, sub_reason=refusal.sub_reason)
     origin = local or PUBLIC_ORIGIN

@@ -13,9 +13,10 @@ Rules of this module:
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -36,12 +37,19 @@ HOST_HEADERS: Final = frozenset(
         "host",
         ":authority",
         "forwarded",
+        "x-forwarded-authority",
         "x-forwarded-host",
         "x-forwarded-server",
         "x-host",
+        "x-http-host-override",
         "x-original-host",
+        "x-original-url",
+        "x-rewrite-url",
     }
 )
+# What the framework makes of "server.tool" where a model's provider allows no dot.
+_ALIAS = re.compile(r"(.*)_[0-9a-f]{8}")
+_NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 _DIGEST_KEY: Final = secrets.token_bytes(32)
 
@@ -63,16 +71,6 @@ class Call:
     is_mcp: bool
 
     @property
-    def may_be_mcp(self) -> bool:
-        """One of the names is that of an MCP tool, or has the form of one."""
-        return self.is_mcp or "." in self.announced
-
-    @property
-    def is_consistent(self) -> bool:
-        """The announced and the bound tool are the same."""
-        return self.announced == self.bound
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Every qualified name that the call may go by, the bound one first."""
         names = (self.bound, self.announced)
@@ -82,69 +80,84 @@ class Call:
 def bound_call(agent: Any, tool_name: object) -> Call | None:
     """Tell a call that may be protected from a plain local one.
 
+    A tool that is not found is bound as a local one of the same name, and two dispatches
+    may interleave. So a local tool is plain only when no name of the call could be that of
+    an MCP tool.
+
     Args:
         agent: the calling agent.
         tool_name: the name that the hook was told.
 
     Returns:
-        The call; None when the bound tool is the announced one and not of an MCP server.
+        The call; None when it can be none of an MCP server.
     """
     tool = getattr(getattr(agent, "loop_data", None), "current_tool", None)
     is_mcp = isinstance(tool, MCPTool)
     bound = None if tool is None else str(getattr(tool, "name", ""))
-    if tool_name == bound and not is_mcp:
-        return None
     announced = str(tool_name)
-    if announced != bound:
+    if announced != bound or _ALIAS.fullmatch(announced):
         aliases = agent.get_data(ALIAS_MAP_KEY)
-        announced = str(
-            original_tool_name(announced, aliases if isinstance(aliases, dict) else None)
-        )
-    if announced == bound and not is_mcp:
+        known = aliases if isinstance(aliases, dict) else None
+        announced = str(original_tool_name(announced, known))
+    if not is_mcp and not any(_is_qualified(name) for name in (announced, bound or "")):
         return None
     return Call(agent=agent, announced=announced, bound=bound, is_mcp=is_mcp)
+
+
+def _is_qualified(name: str) -> bool:
+    return "." in name or _ALIAS.fullmatch(name) is not None
+
+
+def aliased_server(name: str, protected_servers: Mapping[str, str]) -> str | None:
+    """Give the protected server that an alias, unknown to the agent by now, stands for.
+
+    Args:
+        name: a name without a dot.
+        protected_servers: approved URL by normalised name.
+
+    Returns:
+        The name of the protected server, or None.
+    """
+    match = _ALIAS.fullmatch(name)
+    for server in protected_servers if match else ():
+        if name.startswith(_NO_ALIAS_CHARACTERS.sub("_", server).strip("_") + "_"):
+            return server
+    return None
 
 
 def read_configuration(agent: Any) -> Configuration:
     """Read the settings in force for an agent.
 
+    A project's file must not be able to choose who is asked: a local service counts only
+    when the global file names it too, and is left out otherwise.
+
     Args:
         agent: the calling agent; its project and profile choose the file.
 
     Returns:
-        The validated settings.
+        The validated settings; `fixture_guild_origin` is the local service in force.
 
     Raises:
-        InvalidConfiguration: the file cannot be read or does not validate.
+        InvalidConfiguration: the file, or the global one where it is needed, cannot be
+            read, or does not validate.
     """
-    try:
-        raw = plugins.get_plugin_config(PLUGIN_NAME, agent=agent)
-    except Exception:  # malformed JSON or YAML, an unreadable file: whatever the loaders raise
-        unreadable = True
-    else:
-        unreadable = False
-    if unreadable:
-        raise InvalidConfiguration((("", Problem.UNREADABLE),), None)
-    return configuration.parse(raw, normalize_name=normalize_name)
-
-
-def local_service(settings: Configuration) -> str | None:
-    """Give the local preflight service in force.
-
-    A project's file must not be able to choose who is asked, so the service counts only
-    when the global file names it too.
-
-    Args:
-        settings: the settings in force.
-
-    Returns:
-        Its origin, or None: the public service is in force.
-    """
+    settings = configuration.parse(_read("", None, agent=agent), normalize_name=normalize_name)
     origin = settings.fixture_guild_origin
     if origin is None:
-        return None
-    everywhere = plugins.get_plugin_config(PLUGIN_NAME, project_name="", agent_profile="")
-    return origin if configuration.local_origin(everywhere) == origin else None
+        return settings
+    protected = settings.protected_servers
+    everywhere = _read("the global file", protected, project_name="", agent_profile="")
+    if configuration.local_origin(everywhere) == origin:
+        return settings
+    return replace(settings, fixture_guild_origin=None)
+
+
+def _read(path: str, protected: Mapping[str, str] | None, **scope: Any) -> object:
+    try:
+        return plugins.get_plugin_config(PLUGIN_NAME, **scope)
+    except Exception:  # malformed JSON or YAML, an unreadable file: whatever the loaders raise
+        problem = InvalidConfiguration(((path, Problem.UNREADABLE),), protected)
+    raise problem
 
 
 def look(agent: Any, qualified_name: str) -> View:
@@ -167,7 +180,7 @@ def look(agent: Any, qualified_name: str) -> View:
 
 
 def _view(server: Any, tool_name: str) -> ServerView:
-    headers = getattr(server, "headers", None) or {}
+    headers = _pairs(getattr(server, "headers", None) or ())
     return ServerView(
         name=server.name,
         is_remote=isinstance(server, MCPServerRemote),
@@ -175,22 +188,29 @@ def _view(server: Any, tool_name: str) -> ServerView:
         transport=str(getattr(server, "type", "")),
         scope=str(getattr(server, "scope", "")),
         verifies_tls=getattr(server, "verify", None) is True,
-        named_hosts=_named_hosts(headers),
+        named_hosts=tuple(
+            value.strip().lower()
+            for name, value in headers
+            if name.strip().lower().replace("_", "-") in HOST_HEADERS
+        ),
         headers_digest=_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
     )
 
 
-def _named_hosts(headers: Mapping[object, object]) -> tuple[str, ...]:
-    return tuple(
-        str(value).strip().lower()
-        for name, value in headers.items()
-        if str(name).strip().lower() in HOST_HEADERS
-    )
+def _pairs(headers: Any) -> list[tuple[str, str]]:
+    """Give headers as pairs of texts; what is none is taken for one that names no host of ours."""
+    items = headers.items() if isinstance(headers, Mapping) else headers
+    try:
+        return [(_text(name), _text(value)) for name, value in items]
+    except (TypeError, ValueError):
+        return [("host", "?")]
 
 
-def _digest(headers: Mapping[object, object]) -> bytes:
-    text = repr([(str(name), str(value)) for name, value in headers.items()])
-    return blake2b(
-        text.encode("utf-8", "backslashreplace"), digest_size=16, key=_DIGEST_KEY
-    ).digest()
+def _text(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _digest(headers: list[tuple[str, str]]) -> bytes:
+    text = repr(headers).encode("utf-8", "backslashreplace")
+    return blake2b(text, digest_size=16, key=_DIGEST_KEY).digest()

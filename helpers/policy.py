@@ -5,7 +5,8 @@ Rules, in the order in which they are applied:
 1. No valid observation: refused, unless `on_unavailable` tolerates it. `allow_unreachable`
    tolerates only what the probed server cannot bring about: the service did not resolve,
    connect or complete TLS. `allow` tolerates every missing or broken answer.
-2. No tolerance for an answer that anywhere claims what rules 3, 4 or 6 would refuse.
+2. No tolerance for an answer that anywhere claims what rules 3, 4 or 6 would refuse. Which
+   check a broken answer means is not guessed: any failure counts as a required one.
 3. The verdict `do_not_delegate` is refused, whatever the policy says.
 4. A required check that failed is refused.
 5. A required check that is unknown is refused, unless `tolerate_unknown_required`.
@@ -25,7 +26,7 @@ from .claims import Claims
 from .contract import ContractViolation, Observation
 from .guild_preflight import EvidenceUnavailable
 from .reasons import Reason, SubReason
-from .verdicts import DECISIVE_CHECKS, Check, Status, Verdict
+from .verdicts import Check, Status, Verdict
 
 UNREACHABLE: Final = frozenset({SubReason.RESOLVE, SubReason.CONNECT, SubReason.TLS})
 
@@ -113,9 +114,7 @@ def _tolerates(evidence: EvidenceUnavailable | ContractViolation, policy: Policy
 
 def _refused_claims(claims: Claims, policy: Policy) -> bool:
     """Say whether an answer claims anything that would refuse, had the answer been valid."""
-    if Verdict.DO_NOT_DELEGATE in claims.verdicts or claims.unnamed_failed:
+    if claims.failed or Verdict.DO_NOT_DELEGATE in claims.verdicts:
         return True
-    if claims.failed & DECISIVE_CHECKS or claims.failed & set(policy.required_proven):
-        return True
-    cautious = Verdict.DELEGATE_WITH_CAUTION in claims.verdicts or claims.failed
-    return bool(cautious or claims.other_failed) and policy.on_caution is OnCaution.DENY
+    cautious = Verdict.DELEGATE_WITH_CAUTION in claims.verdicts
+    return cautious and policy.on_caution is OnCaution.DENY

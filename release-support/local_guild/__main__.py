@@ -11,7 +11,13 @@ if not __package__:
     # as a package.
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from local_guild import service
+try:
+    from local_guild import service
+except ModuleNotFoundError as missing:
+    sys.exit(
+        f"local_guild: this Python has no {missing.name}; use the one that runs Agent Zero,"
+        " or .venv/bin/python once release-support/demo has run"
+    )
 
 DEFAULT_PORT = 8787
 

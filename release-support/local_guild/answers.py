@@ -47,7 +47,7 @@ LIMITS = (
 _HEADLINES = {
     "do_not_delegate": "The endpoint did not show that it is there and speaks an agent protocol.",
     "delegate_with_caution": "The endpoint speaks an agent protocol, but something else about it did not hold.",
-    "no_failed_checks": "Nothing that could be examined failed. What is listed as unknown could not be examined.",
+    "no_failed_checks": "What could be examined held. What is listed as unknown could not be examined.",
 }
 _PLAIN_DETAILS = {
     "proven": "Observed.",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers.claims import NO_CLAIMS, Claims, read_claims
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Verdict
+from usr.plugins.agent_guild_preflight.helpers.verdicts import Verdict
 
 NO = Verdict.DO_NOT_DELEGATE
 CAUTION = Verdict.DELEGATE_WITH_CAUTION
@@ -36,9 +36,7 @@ def verdicts(*found: Verdict) -> Claims:
     return Claims(verdicts=frozenset(found))
 
 
-REACHABLE = Claims(failed=frozenset({Check.ENDPOINT_REACHABLE}))
-OTHER = Claims(other_failed=True)
-UNNAMED = Claims(unnamed_failed=True)
+FAILED = Claims(failed=True)
 
 
 @pytest.mark.parametrize(
@@ -55,28 +53,37 @@ UNNAMED = Claims(unnamed_failed=True)
         ('{"verdict": DO_NOT_DELEGATE', verdicts(NO)),
         ('{"verdict": "no_failed_checks", "verdict": "do_not_delegate"}', verdicts(FINE, NO)),
         ('{"verdict": "no_failed_checks"}{"verdict": "do_not_delegate"}', verdicts(FINE, NO)),
-        # A check beside a status.
-        ('{"check": "endpoint_reachable", "status": "failed"}', REACHABLE),
-        ('{"status": "failed", "detail": "x", "check": "endpoint_reachable"}', REACHABLE),
-        ('{"check": "endpoint_reachable", "status": "failed", "status": "proven"}', REACHABLE),
-        ('{"check":"endpoint_reachable"],"status":"failed"}', REACHABLE),
-        ('{"check": "endpoint_reachable", "status": "failed"', REACHABLE),
-        ('{"check": "something_else", "status": "failed"}', OTHER),
-        ('{"status": "failed"}', UNNAMED),
-        ('{"check": "endpoint_reachable", "more": {}, "status": "failed"}', UNNAMED),
-        # A name in a list.
-        ('{"failed": ["endpoint_reachable"]}', REACHABLE),
-        ('{"failed": [["endpoint_reachable"]]}', REACHABLE),
-        ('{"failed": "endpoint_reachable"}', REACHABLE),
-        ('{"failed": ["endpoint_reachable"], "failed": []}', REACHABLE),
-        ('{"failed": [], "failed": ["endpoint_reachable"]}', REACHABLE),
-        ('{"failed": ["endpoint_reachable"', REACHABLE),
-        ('{"failed": ["something_else"], "unknowns": []}', OTHER),
+        # Whatever is said to have failed, and however.
+        ("{status: failed}", FAILED),
+        (json.dumps(json.dumps({"status": "failed"})), FAILED),
+        ('{"status": ["x", "failed"]}', FAILED),
+        ('{"status": {"value": "failed"}}', FAILED),
+        ('{"status":' + " " * 100 + '"failed"}', FAILED),
+        ('{"detail": "{check: foo", "status": "failed"}', FAILED),
+        ('{"check": "endpoint_reachable", "status": "failed"}', FAILED),
+        ('{"status": "failed", "detail": "x", "check": "endpoint_reachable"}', FAILED),
+        ('{"check": "endpoint_reachable", "status": "failed", "status": "proven"}', FAILED),
+        ('{"check":"endpoint_reachable"],"status":"failed"}', FAILED),
+        ('{"check": "endpoint_reachable", "status": "failed"', FAILED),
+        ('{"check": "something_else", "status": "failed"}', FAILED),
+        ('{"status": "failed"}', FAILED),
+        ('{"check": "endpoint_reachable", "more": {}, "status": "failed"}', FAILED),
+        ('{"failed": ["a:b", "endpoint_reachable"]}', FAILED),
+        ('{"failed": {"a": 1, "endpoint_reachable": 1}}', FAILED),
+        ('{"failed": [{"name": "endpoint_reachable"}]}', FAILED),
+        ('{"failed": ["endpoint_reachable"]}', FAILED),
+        ('{"failed": [["endpoint_reachable"]]}', FAILED),
+        ('{"failed": "endpoint_reachable"}', FAILED),
+        ('{"failed": ["endpoint_reachable"], "failed": []}', FAILED),
+        ('{"failed": [], "failed": ["endpoint_reachable"]}', FAILED),
+        ('{"failed": ["endpoint_reachable"', FAILED),
+        ('{"failed": ["something_else"], "unknowns": []}', FAILED),
         # In any escaped spelling.
         (r'{"verdict": "\u0064o_not_delegat\u0065"}', verdicts(NO)),
         (r'{"verdict": "do_not_deleg\u0061te', verdicts(NO)),
-        (r'{"\u0063heck": "endpoint_reach\u0061ble", "statu\u0073": "f\u0061iled"}', REACHABLE),
+        (r'{"\u0063heck": "endpoint_reach\u0061ble", "statu\u0073": "f\u0061iled"}', FAILED),
         (r'{"headline": "{\"verdict\": \"do_not_delegate\"}"}', verdicts(NO)),
+        (json.dumps(json.dumps({"x": "do\\u005fnot_delegate"})), verdicts(NO)),
         (r'{"x": "\q\u12", "verdict": "do_not_delegate"}', verdicts(NO)),
     ],
 )
@@ -92,10 +99,11 @@ def test_claims(text: str, expected: Claims) -> None:
         "null",
         "Internal Server Error",
         '{"headline": "the check endpoint_reachable has failed"}',
-        '{"verdict": "failed"}',
+        '{"headline": "nothing failed."}',
         '{"verdict": "do_not_delega"}',
         '{"check": "endpoint_reachable", "status": "proven"}',
-        '{"check": "endpoint_reachable", "status": "unknown", "detail": "failed"}',
+        '{"failed" : [ ]}',
+        '{"check": "no_failed_check_s", "failure": "unfailed"}',
         '{"failed": [], "unknowns": ["endpoint_reachable"], "scored": ["agent_card_signed"]}',
         '{"detail": [{"type": "missing", "loc": ["query", "url"]}]}',
     ],
@@ -104,23 +112,15 @@ def test_what_claims_nothing(text: str) -> None:
     assert claimed(text) == NO_CLAIMS
 
 
-def test_no_number_of_names_hides_one() -> None:
-    names = [f"a{number}" for number in range(1000)]
-
-    assert claimed(json.dumps({"failed": [*names, "endpoint_reachable"]})).failed == {
-        Check.ENDPOINT_REACHABLE
-    }
-
-
 def test_a_complete_claim_survives_every_truncation() -> None:
     body = ANSWER.encode()
     verdict = ANSWER.index("do_not_delegate") + len("do_not_delegate")
-    check = ANSWER.index('"failed", "detail"') + len('"failed')
+    check = ANSWER.index('"failed", "detail"') + len('"failed')  # what follows may be its end
 
     for cut in range(len(body) + 1):
         found = read_claims(body[:cut])
         assert (NO in found.verdicts) is (cut >= verdict), cut
-        assert ("endpoint_reachable" in found.failed) is (cut >= check), cut
+        assert found.failed is (cut >= check), cut
 
 
 @pytest.mark.parametrize(
@@ -191,10 +191,7 @@ def test_well_formed_answers_claim_at_least_what_a_walk_over_them_finds(
     expected = walk(value)
 
     assert {word for word in expected if word in set(Verdict)} <= found.verdicts
-    failed = {word[1:] for word in expected if word.startswith("!")}
-    if not found.unnamed_failed:  # which withholds every tolerance by itself
-        assert failed & set(Check) <= found.failed
-        assert found.other_failed or not {w for w in failed - set(Check) if w.isidentifier()}
+    assert found.failed or not any(word.startswith("!") for word in expected)
 
 
 @bounded
@@ -207,7 +204,7 @@ def test_nothing_that_follows_takes_a_claim_back(value: Any, rest: bytes) -> Non
     found = read_claims(body + rest)
 
     assert NO in found.verdicts
-    assert Check.AGENT_CARD_SIGNED in found.failed
+    assert found.failed
 
 
 fragments = st.sampled_from(
@@ -221,7 +218,6 @@ def test_any_bytes_give_claims(body: bytes) -> None:
     found = read_claims(body)
 
     assert found.verdicts <= set(Verdict)
-    assert found.failed <= set(Check)
 
 
 @pytest.mark.parametrize(

@@ -27,16 +27,9 @@ VARIED = (
 )
 REQUIRED = list(chain.from_iterable(combinations(VARIED, size) for size in range(len(VARIED) + 1)))
 CLAIMS = [
-    Claims(frozenset(verdicts), frozenset(failed), other_failed, unnamed_failed)
+    Claims(frozenset(verdicts), failed)
     for verdicts in [(), *((verdict,) for verdict in Verdict), tuple(Verdict)]
-    for failed in [
-        (),
-        (Check.ENDPOINT_REACHABLE,),
-        (Check.PROTOCOL_HANDSHAKE,),
-        (Check.PAYMENT_CLAIM_HOLDS,),
-    ]
-    for other_failed in (False, True)
-    for unnamed_failed in (False, True)
+    for failed in (False, True)
 ]
 
 
@@ -124,14 +117,9 @@ def test_what_is_tolerated_is_named() -> None:
 def warns(claims: Claims, policy: Policy) -> bool:
     """Say in other words whether an answer claims what must never be tolerated."""
     verdicts = {verdict.value for verdict in claims.verdicts}
-    forbidden = {"endpoint_reachable", "protocol_handshake", *policy.required_proven}
-    if "do_not_delegate" in verdicts or not claims.failed.isdisjoint(forbidden):
+    if "do_not_delegate" in verdicts or claims.failed:
         return True
-    if claims.unnamed_failed:
-        return True
-    failures = len(claims.failed) + claims.other_failed
-    asks_for_caution = "delegate_with_caution" in verdicts or failures > 0
-    return asks_for_caution and policy.on_caution != "allow"
+    return "delegate_with_caution" in verdicts and policy.on_caution != "allow"
 
 
 def missing_evidence() -> list[tuple[type, SubReason]]:

@@ -356,10 +356,12 @@ def test_local_unknown_and_misformatted_requests(root):
     write(
         root,
         "usr/tools/greet.py",
-        """From helpers.tool import Response, Tool class Greet(Tool):
+        """
+        from helpers.tool import Response, Tool
 
-        async def execute(self, action="", **kwargs):     return Response(message=f"{self.name}
-        {action}", break_loop=False)
+        class Greet(Tool):
+            async def execute(self, action="", **kwargs):
+                return Response(message=f"{self.name} {action}", break_loop=False)
         """,
     )
     agent = make_agent()

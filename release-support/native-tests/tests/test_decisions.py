@@ -540,7 +540,7 @@ def test_a_claim_withholds_tolerance(scene, claim):
 
 def test_a_claim_that_is_permitted_withholds_nothing(scene):
     """A broken answer that claims caution, where caution is permitted."""
-    scene.serve(scene.answers(CAUTION, failed=None))
+    scene.serve(scene.answers(verdict="delegate_with_caution", scored=None))
     scene.protect(policy={"on_unavailable": "allow", "on_caution": "allow"})
     scene.call()
     scene.expect_allowed(tolerated=["shape"])

@@ -77,12 +77,10 @@ def test_a_call_with_an_action(scene):
 
 
 def test_a_colon_in_a_legacy_text_never_reaches_another_tool(scene):
-    """The host takes `lon` for an action of `tools.co`, which does not exist: nothing is called."""
+    """The host takes `lon` for an action of `tools.co`, which does not exist."""
     scene.protect()
     scene.chat.legacy("tools.co:lon", {"text": "hello"})
-    assert "tools.co" in scene.chat.shown[-1]
-    assert scene.tap.connections == 0
-    scene.expect_untouched()
+    scene.expect_refused("tool_not_exposed")
 
 
 def test_later_calls_of_a_refused_turn_are_not_made(scene, other_url, other_tap):
@@ -283,17 +281,46 @@ def test_protected_names_that_normalise_alike_are_an_error(scene):
     assert scene.tap.connections == 0
 
 
-@pytest.mark.parametrize("switched_off", [{"disabled": True}, {"disabled_tools": ["echo"]}])
-def test_a_disabled_server_or_tool_is_no_tool_of_the_host(scene, switched_off):
-    """The host knows no such tool, and the gate has nothing to say about it."""
+@pytest.mark.parametrize(
+    ("switched_off", "reason"),
+    [
+        ({"disabled": True}, "server_not_configured"),
+        ({"disabled_tools": ["echo"]}, "tool_not_exposed"),
+    ],
+)
+def test_a_disabled_server_or_tool(scene, switched_off, reason):
+    """The host binds a tool of its own that does not exist; the gate says why it is so."""
     scene.serve()
     scene.use_mcp(tools={"type": "streamable-http", "url": scene.url, **switched_off})
     scene.operator.configure(scene.settings())
     scene.tap.reset()
     scene.call()
-    assert "tools.echo" in scene.chat.shown[-1]
-    assert scene.tap.connections == 0
-    scene.expect_untouched()
+    scene.expect_refused(reason)
+
+
+def test_a_local_tool_in_the_place_of_a_protected_one(scene):
+    """The dispatcher may hold the real one: two calls of one name interleave."""
+    scene.protect()
+    agent = scene.chat.agent
+    missing = agent.get_tool("tools.echo", None, {}, "", None)
+    scene.between(lambda: setattr(agent.loop_data, "current_tool", missing))
+    scene.call()
+    scene.expect_refused("dispatch_mismatch", None, "retry_later")
+
+
+def test_an_alias_that_the_agent_has_forgotten(scene):
+    """Another dispatch has ended, and the next model call renewed the map of aliases."""
+    scene.protect()
+    agent = scene.chat.agent
+    alias = scene.chat.use_aliases()["tools.echo"]
+
+    def forget():
+        agent.loop_data.current_tool = None
+        agent.set_data("responses_tool_name_map", {})
+
+    scene.between(forget)
+    scene.chat.legacy(alias, {"text": "hello"})
+    scene.expect_refused("dispatch_mismatch", None, "retry_later", endpoint=None)
 
 
 # Servers

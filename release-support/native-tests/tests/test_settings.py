@@ -421,11 +421,11 @@ def test_a_local_service_that_both_files_name(two_services):
 
 
 UNREADABLE = {
-    "malformed": ('{"protected_servers": ', "the file: cannot be read: "),
-    "null": ("null", "the file: must be an object with named settings"),
-    "list": ("[]", "the file: must be an object with named settings"),
-    "text": ('"deny"', "the file: must be an object with named settings"),
-    "empty": ("", "the file: cannot be read: "),
+    "malformed": ('{"protected_servers": ', "the file: cannot be read as plain JSON"),
+    "null": ("null", "the file: must be an object, {...}"),
+    "list": ("[]", "the file: must be an object, {...}"),
+    "text": ('"deny"', "the file: must be an object, {...}"),
+    "empty": ("", "the file: cannot be read as plain JSON"),
 }
 
 

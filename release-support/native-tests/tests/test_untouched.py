@@ -177,13 +177,13 @@ def test_an_invalid_configuration_that_tells_nothing(everything, other_tap, text
         ("tools.echo", None, True),
         ("note", "tools.echo", True),
         ("note", None, False),
-        ("tools.echo", "tools.echo", False),
+        ("note", "note", False),
     ],
 )
 def test_an_invalid_configuration_and_a_dispatch_that_nobody_can_tell(
     everything, announced, current, refused
 ):
-    """What has the name of an MCP tool may be one, unless the host says that it is none."""
+    """What has the name of an MCP tool may be one."""
     everything.operator.configure("[]")
     agent = everything.chat.agent
     tool = None
@@ -276,4 +276,8 @@ def test_a_host_that_cannot_read_its_files(everything):
     everything.call("tools.echo")
     expect_invalid(everything, server=None)
     (item,) = everything.chat.log_lines
-    assert item["content"] == "the file: cannot be read: the file is missing or malformed"
+    assert item["content"].splitlines() == [
+        "the file: cannot be read as plain JSON, or is gone",
+        "protected_servers: is missing or unreadable, so every MCP tool is refused; after "
+        "removing the plugin, restart Agent Zero",
+    ]
