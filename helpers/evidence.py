@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. One record per decision, made once, with an id of its own. Only a later refusal of the
-   same call replaces it. The last 20 stay.
+   same call replaces it. The last 20 stay, of at most 2 KiB each. A parallel child is
+   thrown away with its chat, so its decisions are kept with the parent chat as well.
 2. `last_observation` is what the latest decision rested on. When nothing was obtained it
    says why; an older observation never stays there.
 3. Plain JSON values only: the framework saves them with the chat.
@@ -15,6 +16,7 @@ Rules of this module:
 
 from __future__ import annotations
 
+import threading
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -27,7 +29,9 @@ from .verdicts import Status
 DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
 LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
 MAX_RECORDS: Final = 20
+MAX_RECORD_BYTES: Final = 2048  # as JSON; follows from the bounds of its fields
 MAX_UNTRUSTED_CHARACTERS: Final = 600
+MAX_TOOL_CHARACTERS: Final = 200
 _OBSERVED: Final = (
     "verdict",
     "failed",
@@ -45,22 +49,27 @@ _OBSERVED: Final = (
 )
 UNTRUSTED_MARK: Final = "untrusted: "
 
+_lock = threading.Lock()
+
 
 def keep(agent: Any, judgement: Judgement, record_id: str) -> None:
     """Keep a decision on the agent.
 
     Args:
-        agent: the calling agent.
+        agent: the calling agent, or the main agent of the chat that it works for.
         judgement: what was decided.
         record_id: the call's own; a record with this id is replaced.
     """
-    kept = agent.get_data(DECISIONS_KEY)
-    # What a loaded chat holds under our key is not always ours.
-    records = [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
-    others = [item for item in records if item.get("id") != record_id]
-    # New lists each time: another thread may be writing the old one to disk.
-    agent.set_data(DECISIONS_KEY, [*others, _record(judgement, record_id)][-MAX_RECORDS:])
-    agent.set_data(LAST_OBSERVATION_KEY, _last_observation(judgement))
+    with _lock:  # parallel children of one chat decide in threads of their own
+        kept = agent.get_data(DECISIONS_KEY)
+        # What a loaded chat holds under our key is not always ours.
+        records = (
+            [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
+        )
+        others = [item for item in records if item.get("id") != record_id]
+        # New lists each time: another thread may be writing the old one to disk.
+        agent.set_data(DECISIONS_KEY, [*others, _record(judgement, record_id)][-MAX_RECORDS:])
+        agent.set_data(LAST_OBSERVATION_KEY, _last_observation(judgement))
 
 
 def write_log(agent: Any, judgement: Judgement) -> None:
@@ -120,10 +129,10 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def untrusted(text: str) -> str:
-    """Give remote text in a form that is safe to keep, see rule 4."""
-    escaped = text[:MAX_UNTRUSTED_CHARACTERS].encode("unicode_escape").decode("ascii")
-    escaped = escaped.replace('"', "\\x22")[:MAX_UNTRUSTED_CHARACTERS]
+def untrusted(text: str, characters: int = MAX_UNTRUSTED_CHARACTERS) -> str:
+    """Give remote text in a form that is safe to keep, see rule 4, cut to a size."""
+    escaped = text[:characters].encode("unicode_escape").decode("ascii")
+    escaped = escaped.replace('"', "\\x22")[:characters]
     return UNTRUSTED_MARK + escaped
 
 
@@ -143,7 +152,7 @@ def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
         "sub_reason": judgement.sub_reason and judgement.sub_reason.value,
         "next_step": judgement.next_step or None,
         "server": judgement.server,
-        "tool": untrusted(judgement.tool),
+        "tool": untrusted(judgement.tool, MAX_TOOL_CHARACTERS),
         "endpoint": judgement.endpoint,
         "verdict": observation.verdict.value if observation else None,
         "observed_at": _moment(observation.observed_at) if observation else None,

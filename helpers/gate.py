@@ -6,16 +6,18 @@ Rules of this module:
 2. A plain local tool costs two attribute reads. Without a protected server nothing is
    sent, logged or kept.
 3. The first stage that refuses wins: configuration, dispatch, endpoint, binding,
-   evidence, policy, re-check.
+   evidence, policy, re-check, execution.
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
+6. An allowed call is watched until its tool has answered: it is refused if the binding
+   changed before it began, and its result is withheld if it changed while it ran.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -108,8 +110,12 @@ def _judge_unconfigured(case: _Case, invalid: InvalidConfiguration) -> Judgement
 
 def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View] | None:
     """Give the approval that protects a call, and what there is under its name."""
-    for name in case.call.names if protected else ():
-        view = host.look(case.call.agent, name)
+    if not protected:
+        case.is_protected = False
+        return None
+    servers = host.servers_for(case.call.agent)
+    for name in case.call.names:
+        view = host.look(servers, name)
         approval = classify(view, protected)
         if approval is not None:
             case.is_protected = True
@@ -153,8 +159,13 @@ async def _judge_protected(
         guild_origin=origin,
         cache_ttl_seconds=settings.cache_ttl_seconds,
     )
-    if decision.reason is None and not _is_still_bound(case.call, approval, binding):
+    if decision.reason is not None:
+        return judgement
+    watch = _Watch(case, approval, binding, judgement)
+    # Evidence that was kept was had without waiting: nobody could change anything.
+    if not (judgement.observation and judgement.observation.cached) and not watch.holds():
         return replace(judgement, reason=Reason.BINDING_CHANGED, tolerated=())
+    host.around_execution(case.call.tool, watch.before, watch.after)
     return judgement
 
 
@@ -170,14 +181,58 @@ async def _observe(endpoint: Endpoint, origin: str, settings: Configuration) -> 
         return refusal
 
 
-def _is_still_bound(call: Call, approval: Approval, binding: Binding) -> bool:
-    assert call.bound is not None
-    try:
-        return compare(host.look(call.agent, call.bound), approval) == binding
-    except BindingRefused:
-        return False
+class _Watch:
+    """Watches the binding of an allowed call until its tool has answered."""
+
+    def __init__(
+        self, case: _Case, approval: Approval, binding: Binding, allowed: Judgement
+    ) -> None:
+        self._case = case
+        self._approval = approval
+        self._binding = binding
+        self._allowed = allowed
+        self._servers: Any = None
+
+    def holds(self) -> bool:
+        """Look the servers up anew and compare."""
+        self._servers = host.servers_for(self._case.call.agent)
+        return self._compare()
+
+    def before(self) -> None:
+        """Refuse a call whose binding changed after it was allowed."""
+        self._require(self.holds, Reason.BINDING_CHANGED)
+
+    def after(self) -> None:
+        """Withhold the result of a call whose binding changed while it ran.
+
+        Compares what the framework looked up when the call began: a second look-up would
+        say where the next call goes.
+        """
+        self._require(self._compare, Reason.BINDING_CHANGED_DURING_CALL)
+
+    def _compare(self) -> bool:
+        call = self._case.call
+        try:
+            view = host.look(self._servers, str(call.tool.name))
+            return compare(view, self._approval) == self._binding
+        except BindingRefused:
+            return False
+
+    def _require(self, holds: Callable[[], bool], reason: Reason) -> None:
+        refused = replace(self._allowed, reason=reason, tolerated=())
+        try:
+            if holds():
+                return
+        except Exception as error:
+            refused = replace(
+                refused, reason=Reason.INTERNAL_ERROR, unforeseen=type(error).__name__
+            )
+        with contextlib.suppress(Exception):
+            _keep(self._case, refused)
+        raise GuildPreflightError(line(refused))
 
 
 def _keep(case: _Case, judgement: Judgement) -> None:
-    evidence.keep(case.call.agent, judgement, case.record_id)
-    evidence.write_log(case.call.agent, judgement)
+    for agent in host.concerned_agents(case.call.agent):
+        evidence.keep(agent, judgement, case.record_id)
+        evidence.write_log(agent, judgement)

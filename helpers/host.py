@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Final
 
+from agent import AgentContext
 from helpers import plugins
 from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
@@ -30,6 +31,7 @@ from .configuration import Configuration, InvalidConfiguration, Problem
 
 PLUGIN_NAME: Final = "agent_guild_preflight"
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
+PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
 
 # Headers by which a server or a proxy in front of it may choose another host.
 HOST_HEADERS: Final = frozenset(
@@ -63,12 +65,14 @@ class Call:
         announced: the name the hook was told, its alias resolved.
         bound: the qualified name of the bound tool; None when none is bound.
         is_mcp: the bound tool is one of an MCP server.
+        tool: the bound tool.
     """
 
     agent: Any
     announced: str
     bound: str | None
     is_mcp: bool
+    tool: Any
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,7 +105,7 @@ def bound_call(agent: Any, tool_name: object) -> Call | None:
         announced = str(original_tool_name(announced, known))
     if not is_mcp and not any(_is_qualified(name) for name in (announced, bound or "")):
         return None
-    return Call(agent=agent, announced=announced, bound=bound, is_mcp=is_mcp)
+    return Call(agent, announced, bound, is_mcp, tool)
 
 
 def _is_qualified(name: str) -> bool:
@@ -160,23 +164,74 @@ def _read(path: str, protected: Mapping[str, str] | None, **scope: Any) -> objec
     raise problem
 
 
-def look(agent: Any, qualified_name: str) -> View:
-    """See what servers there are under the name that a call goes to.
+def servers_for(agent: Any) -> Any:
+    """Look up the MCP configuration that the framework would use for an agent now.
 
     Args:
         agent: the calling agent; its project chooses the MCP settings.
+
+    Returns:
+        The framework's configuration, to be given to `look`. Without a project a look-up
+        costs nothing; in a project it reads the settings again.
+    """
+    return MCPConfig.get_for_agent(agent)
+
+
+def look(servers: Any, qualified_name: str) -> View:
+    """See what servers there are under the name that a call goes to.
+
+    Args:
+        servers: the framework's configuration.
         qualified_name: "server.tool"; the tool's part may hold dots.
 
     Returns:
         The view.
     """
     server_name, _, tool_name = qualified_name.partition(".")
-    servers = MCPConfig.get_for_agent(agent).servers
     return View(
         server=normalize_name(server_name),
         tool=tool_name,
-        servers=tuple(_view(server, tool_name) for server in servers if server.name == server_name),
+        servers=tuple(
+            _view(server, tool_name) for server in servers.servers if server.name == server_name
+        ),
     )
+
+
+def concerned_agents(agent: Any) -> tuple[Any, ...]:
+    """Give the agents with whom a decision is kept.
+
+    Args:
+        agent: the calling agent.
+
+    Returns:
+        The agent, and for a parallel child also the main agent of the parent chat: which
+        agent of that chat asked for the child is not recorded.
+    """
+    parent_id = agent.context.get_data(PARENT_CONTEXT_KEY)
+    parent = AgentContext.get(parent_id) if parent_id else None
+    return (agent,) if parent is None else (agent, parent.agent0)
+
+
+def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Have something checked as a tool begins to run, and again when it has run.
+
+    Every dispatcher calls `execute` on the instance, so it is replaced there, for this one
+    call. Nothing is awaited between `before` and the framework's own look-up of the server.
+
+    Args:
+        tool: the bound tool.
+        before: runs first of all; what it raises leaves the dispatcher, and nothing is sent.
+        after: runs when the tool has answered; what it raises takes the answer's place.
+    """
+    execute = tool.execute
+
+    async def execute_checked(**arguments: Any) -> Any:
+        before()
+        response = await execute(**arguments)
+        after()
+        return response
+
+    tool.execute = execute_checked
 
 
 def _view(server: Any, tool_name: str) -> ServerView:

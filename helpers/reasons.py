@@ -26,6 +26,7 @@ class Stage(StrEnum):
     EVIDENCE = "evidence"
     POLICY = "policy"
     RECHECK = "re-check"
+    EXECUTION = "execution"
     ANY = "any"
 
 
@@ -151,6 +152,12 @@ class Reason(StrEnum):
         Stage.RECHECK,
         NextStep.RETRY_LATER,
         "The server's settings changed while the call was being checked.",
+    )
+    BINDING_CHANGED_DURING_CALL = (
+        "binding_changed_during_call",
+        Stage.EXECUTION,
+        NextStep.OPERATOR,
+        "The server's settings changed while the call ran; it was made, and its result is withheld.",
     )
     INTERNAL_ERROR = (
         "internal_error",

@@ -40,6 +40,7 @@ REASONS = [
     ("required_check_unknown", "policy", "retry_later"),
     ("caution_not_permitted", "policy", "operator"),
     ("binding_changed", "re-check", "retry_later"),
+    ("binding_changed_during_call", "execution", "operator"),
     ("internal_error", "any", "operator"),
 ]
 SUB_REASONS = {

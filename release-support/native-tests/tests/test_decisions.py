@@ -256,8 +256,9 @@ REFUSED = [
     ),
 ]
 
-# These need more than a line; each has a test of its own below.
+# These need more than a line; each has a test of its own, below or in test_last_moment.
 ELSEWHERE = {
+    ("binding_changed_during_call", None),
     ("invalid_configuration", None),
     ("evidence_unavailable", "resolve"),
     ("evidence_unavailable", "connect"),

@@ -122,7 +122,7 @@ def test_each_call_of_a_turn_is_judged(scene):
 
 @pytest.mark.parametrize("count", [2, 8])
 def test_parallel_children_are_refused(scene, count):
-    """Each job's error is exactly the line; the parent's chat gets no record of its own."""
+    """Each job's error is exactly the line; the parent's chat keeps what its children got."""
     scene.serve(scene.answers(DENIED))
     scene.protect()
     done = scene.chat.parallel(*[("tools.echo", {"text": str(n)}) for n in range(count)])
@@ -130,8 +130,8 @@ def test_parallel_children_are_refused(scene, count):
     assert [scene.without_times(job["error"]) for job in done] == [line] * count
     assert scene.preflights == count
     assert scene.tap.connections == 0
-    assert scene.chat.records == []
-    assert scene.chat.log_lines == []
+    assert [record["reason"] for record in scene.chat.records] == ["do_not_delegate"] * count
+    assert len(scene.chat.log_lines) == count
 
 
 @pytest.mark.parametrize("count", [2, 8])

