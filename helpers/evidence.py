@@ -29,7 +29,7 @@ from .verdicts import Status
 DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
 LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
 MAX_RECORDS: Final = 20
-MAX_RECORD_BYTES: Final = 2048  # as JSON; follows from the bounds of its fields
+MAX_RECORD_BYTES: Final = 2048  # as JSON in UTF-8; follows from the bounds of its fields
 MAX_UNTRUSTED_CHARACTERS: Final = 600
 MAX_TOOL_CHARACTERS: Final = 200
 _OBSERVED: Final = (

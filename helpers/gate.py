@@ -135,7 +135,7 @@ async def _judge_protected(
 ) -> Judgement:
     """Take a protected call through the stages."""
     try:
-        if case.call.announced != case.call.bound:
+        if case.call.announced != case.call.bound or not host.claim(case.call.tool):
             raise Refusal(Reason.DISPATCH_MISMATCH)
         local = settings.fixture_guild_origin
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)

@@ -31,6 +31,7 @@ from .configuration import Configuration, InvalidConfiguration, Problem
 
 PLUGIN_NAME: Final = "agent_guild_preflight"
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
+CLAIM: Final = "_agent_guild_preflight_claim"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
 
 # Headers by which a server or a proxy in front of it may choose another host.
@@ -210,6 +211,24 @@ def concerned_agents(agent: Any) -> tuple[Any, ...]:
     parent_id = agent.context.get_data(PARENT_CONTEXT_KEY)
     parent = AgentContext.get(parent_id) if parent_id else None
     return (agent,) if parent is None else (agent, parent.agent0)
+
+
+def claim(tool: Any) -> bool:
+    """Take the bound tool for one call.
+
+    Two dispatches of one tool may interleave on an agent; then the hook of one finds the
+    instance of the other, and only the other's hook can notice, by finding it taken.
+
+    Args:
+        tool: the bound tool; dispatchers make one for each call.
+
+    Returns:
+        False when a call has taken it before.
+    """
+    if CLAIM in vars(tool):
+        return False
+    setattr(tool, CLAIM, True)
+    return True
 
 
 def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], None]) -> None:

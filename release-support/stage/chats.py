@@ -10,7 +10,7 @@ import asyncio
 import json
 import shutil
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,17 @@ from .boot import PLUGIN
 
 PROFILE = "agent0"
 CALL_SECONDS = 60
+
+# What `Operator.add_hook` has other extensions do, by extension point.
+hooks: dict[str, Callable[..., object]] = {}
+HOOK = """
+from helpers.extension import Extension
+from stage.chats import hooks
+
+class Later(Extension):
+    async def execute(self, **kwargs):
+        hooks["{point}"](self.agent, **kwargs)
+"""
 
 _loop = asyncio.new_event_loop()
 threading.Thread(target=_loop.run_forever, name="chats", daemon=True).start()
@@ -91,6 +102,15 @@ class Operator:
     def live_server(self, name: str) -> Any:
         """Give the live global server object of a name."""
         return next(server for server in MCPConfig.get_instance().servers if server.name == name)
+
+    def add_hook(self, point: str, work: Callable[..., object]) -> Path:
+        """Add an extension of the user's own, after ours; gives its file."""
+        path = self.root / "usr" / "extensions" / "python" / point / "_50_later.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HOOK.format(point=point))
+        hooks[point] = work
+        self.forget_extensions()
+        return path
 
     def forget_extensions(self) -> None:
         """Have extension files found anew, after one was added or removed."""

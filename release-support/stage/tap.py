@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from typing import Self
 
 
@@ -27,6 +28,7 @@ class Tap:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._watched: tuple[bytes, Callable[[], object]] | None = None
         self.port: int = self._listener.getsockname()[1]
         self.reset()
         threading.Thread(target=self._accept, daemon=True).start()
@@ -38,8 +40,9 @@ class Tap:
         self.close()
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Count from zero, and watch for nothing."""
         with self._lock:
+            self._watched = None
             self.connections = 0
             self.received = b""
 
@@ -47,6 +50,11 @@ class Tap:
         """Say how often clients have sent these bytes."""
         with self._lock:
             return self.received.count(words)
+
+    def once(self, words: bytes, action: Callable[[], object]) -> None:
+        """Do something when clients have sent these bytes, before the server gets them."""
+        with self._lock:
+            self._watched = (words, action)
 
     def close(self) -> None:
         """Stop listening and close every connection."""
@@ -81,8 +89,16 @@ class Tap:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if counted:
-                    with self._lock:
-                        self.received += data
+                    self._note(data)
                 sink.sendall(data)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
+
+    def _note(self, data: bytes) -> None:
+        action = None
+        with self._lock:
+            self.received += data
+            if self._watched and self._watched[0] in self.received:
+                (_, action), self._watched = self._watched, None
+        if action is not None:
+            action()

@@ -1,12 +1,14 @@
 """A real MCP server in a process of its own, built with the official SDK.
 
 As a script it serves streamable HTTP at /mcp and SSE at /sse on one free loopback port,
-which it prints once it listens. Tools: `echo`, and one for each further argument. With the
-argument `stdio` it serves its standard streams instead.
+which it prints once it listens. Tools: `echo`, and one for each further name, which does the
+same, save for the special ones. With the argument `stdio` it serves its standard streams instead.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import json
 import socket
@@ -14,6 +16,15 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+
+# Tool names are the server's free text: these hold what must never reach a model or split wrongly.
+HOSTILE_TOOLS = ("dotted.na.me", "co:lon", "MARKER line\nbreak", 'MARKER <b>\x1b[31m"quoted"')
+SPECIAL_TOOLS = ("picture", "fail", "stall")
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
 
 
 def stdio_server() -> dict[str, Any]:
@@ -26,7 +37,7 @@ def running(*tools: str) -> Iterator[int]:
     """Run a tool server.
 
     Args:
-        tools: names of further tools, each of which answers with its arguments.
+        tools: names of further tools.
 
     Yields:
         The port that it listens on.
@@ -41,7 +52,7 @@ def running(*tools: str) -> Iterator[int]:
 
 
 def _server(tools: list[str]) -> Any:
-    from mcp.server.fastmcp import FastMCP
+    from mcp.server.fastmcp import FastMCP, Image
     from mcp.server.transport_security import TransportSecuritySettings
 
     # It answers to every Host, as a server of many sites does.
@@ -51,8 +62,21 @@ def _server(tools: list[str]) -> Any:
     def echo(text: str = "") -> str:
         return f"echo: {text}"
 
+    def picture(text: str = ""):  # type: ignore[no-untyped-def]  # else it must be JSON
+        return [f"echo: {text}", Image(data=PIXEL, format="png")]
+
+    def fail(text: str = "") -> str:
+        raise ValueError(f"echo: {text}")
+
+    async def stall(text: str = "") -> str:
+        await asyncio.Event().wait()
+        return text
+
+    special = {"picture": picture, "fail": fail, "stall": stall}
     for name in ("echo", *tools):
-        server.add_tool(echo, name=name, description=f"Answers with its text ({name}).")
+        server.add_tool(
+            special.get(name, echo), name=name, description=f"Answers with its text ({name})."
+        )
     return server
 
 

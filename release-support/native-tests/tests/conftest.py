@@ -26,11 +26,8 @@ from local_guild.wire import Play, Script, Send, WireServer, answer
 from stage import chats
 from stage.chats import Chat, Operator
 from stage.tap import Tap
-from stage.tool_server import running
+from stage.tool_server import HOSTILE_TOOLS, SPECIAL_TOOLS, running
 from usr.plugins.agent_guild_preflight.helpers import gate, guild_preflight
-
-# Tool names are the server's free text: these hold what must never reach a model or split wrongly.
-HOSTILE_TOOLS = ("dotted.na.me", "co:lon", "MARKER line\nbreak", 'MARKER <b>\x1b[31m"quoted"')
 
 # Public, and never connected to: a live server object is only made to name it.
 PUBLIC_URL = "https://tools.example.com/mcp"
@@ -178,6 +175,12 @@ class Scene:
 
         self.patch.setattr(MCPTool, "before_execution", before_execution)
 
+    def add_hook(self, point: str, work: Callable[..., object]) -> None:
+        """Add an extension of the user's own, which runs after ours, until the end."""
+        path = self.operator.add_hook(point, work)
+        self._closing.callback(self.operator.forget_extensions)
+        self._closing.callback(path.unlink)
+
     def stub_execution(self) -> list[str]:
         """Keep MCP tools from running; gives the names of those that would have."""
         executed: list[str] = []
@@ -288,22 +291,32 @@ class Scene:
         preflights: int = 0,
         chat: Chat | None = None,
         unforeseen: str | None = None,
+        superseded: bool = False,
+        told: str | None = None,
+        was_called: bool = False,
         **shown: Any,
     ) -> dict[str, Any]:
         """Check everything that a refusal of the latest call must leave, and nothing else.
 
-        Gives its record.
+        `superseded` says that the call had been allowed before, `was_called` that it was made;
+        `told` is what the model is told, where that is not in the chat. Gives its record.
         """
         chat = chat or self.chat
         cause = reason if sub_reason is None else f"{reason} ({sub_reason})"
-        assert self.told(chat) == self.line(cause, next_step, **shown)
-        assert self.tap.connections == 0
+        told = self.told(chat) if told is None else self.without_times(told)
+        assert told == self.line(cause, next_step, **shown)
+        if was_called:
+            self.expect_reached()
+        else:
+            assert self.tap.connections == 0
         assert self.preflights == preflights
         (record,) = chat.records
         assert record["decision"] == "refused"
         assert (record["reason"], record["sub_reason"]) == (reason, sub_reason)
         assert record["next_step"] == next_step
-        self._expect_log(chat, "refused", cause, next_step, unforeseen=unforeseen, **shown)
+        self._expect_log(
+            chat, "refused", cause, next_step, unforeseen, superseded=superseded, **shown
+        )
         return record
 
     def expect_allowed(
@@ -343,16 +356,18 @@ class Scene:
         decision: str,
         cause: str,
         next_step: str,
+        unforeseen: str | None = None,
         *,
+        superseded: bool = False,
         server: str | None = "tools",
         endpoint: str | None = "",
         statuses: Mapping[str, str] | None = None,
         unlisted: int = 0,
         age: str = "",
         tolerated: Sequence[str] = (),
-        unforeseen: str | None = None,
     ) -> None:
-        (item,) = chat.log_lines
+        *earlier, item = chat.log_lines
+        assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
         assert item["type"] == ("info" if decision == "allowed" else "warning")
         assert item["heading"] == f"Agent Guild preflight: {decision}"
         assert not item["content"]
@@ -392,7 +407,7 @@ def operator() -> Operator:
 @pytest.fixture(scope="session")
 def tool_server() -> Iterator[int]:
     """The port of a real MCP server in a process of its own."""
-    with running(*HOSTILE_TOOLS) as port:
+    with running(*HOSTILE_TOOLS, *SPECIAL_TOOLS) as port:
         yield port
 
 

@@ -1,0 +1,330 @@
+"""Measures what the gate costs; a benchmark, not a test.
+
+All figures of one run come from one process and one machine; what counts are the ratios
+beside them. Each is the median of many rounds. Parts of the same round that are compared
+follow each other closely, so that noise falls on both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import io
+import os
+import resource
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stage.boot import boot
+
+MICRO = 1e6
+ROUNDS = 300
+MOST_AT_ONCE = 512
+DECISIONS = 100_000
+
+
+def show(what: str, value: str, target: str = "") -> None:
+    print(f"  {what:<58}{value:>14}   {target}".rstrip(), flush=True)
+
+
+def micro(seconds: float) -> str:
+    return f"{seconds * MICRO:,.1f} us"
+
+
+async def median(work: Callable[[], Awaitable[Any]], rounds: int = ROUNDS) -> float:
+    """Give the median seconds of one await."""
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+class Clock:
+    """Adds up the time spent in the framework's own calls."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.seconds += time.perf_counter() - began
+
+        return call
+
+
+def main() -> None:
+    a0_root = os.environ.get("A0_ROOT")
+    with tempfile.TemporaryDirectory(prefix="agent_guild_preflight-") as folder:
+        name = boot(Path(folder), Path(a0_root) if a0_root else None)
+        print(f"host: {name}, Python {sys.version.split()[0]}, {os.cpu_count()} cores")
+        from stage.chats import Operator
+
+        Bench(Operator(Path(folder))).run()
+        os.chdir("/")
+
+
+class Bench:
+    """One run of all measurements."""
+
+    def __init__(self, operator: Any) -> None:
+        self.operator = operator
+
+    def run(self) -> None:
+        from local_guild.answers import answer_body
+        from local_guild.wire import Send, WireServer, answer
+
+        from stage.tool_server import running
+
+        def healthy(head: bytes) -> Any:
+            target = unquote(head.split(b" ")[1].partition(b"url=")[2].decode())
+            return [Send(answer(answer_body(target)))]
+
+        with running() as port, running() as other, WireServer(healthy) as service:
+            self.url = f"http://127.0.0.1:{port}/mcp"
+            self.origin = service.origin
+            with quiet():
+                self.operator.set_mcp(
+                    {
+                        "tools": {"type": "streamable-http", "url": self.url},
+                        "other": {
+                            "type": "streamable-http",
+                            "url": f"http://127.0.0.1:{other}/mcp",
+                        },
+                    }
+                )
+            self.configure()
+            for part in (self.local_tool, self.cached, self.fresh, self.concurrent, self.memory):
+                part()
+
+    def configure(self, **settings: Any) -> None:
+        self.operator.configure(
+            {
+                "protected_servers": {"tools": self.url},
+                "allow_private_hosts": True,
+                "fixture_guild_origin": self.origin,
+                **settings,
+            }
+        )
+
+    def chat(self, project: str | None = None) -> Any:
+        from stage.chats import Chat
+
+        with quiet():
+            return Chat(project)
+
+    # (a)
+    def local_tool(self) -> None:
+        from usr.plugins.agent_guild_preflight.helpers.gate import guard
+
+        chat = self.chat()
+        agent = chat.agent
+        print("(a) a call that the gate leaves alone")
+        agent.loop_data.current_tool = agent.get_tool(
+            name="response", method=None, args={}, message="", loop_data=None
+        )
+
+        async def many() -> None:
+            for _ in range(100):
+                await guard(agent, "response")
+
+        show("local tool, the gate alone", micro(asyncio.run(median(many)) / 100), "target: 5 us")
+        chat.legacy("other.echo", {"text": "x"})
+        plugin = self.operator.config_path().parent / ".toggle-0"
+        times: dict[bool, list[float]] = {True: [], False: []}
+        with quiet():
+            for number in range(40):
+                off = bool(number % 2)
+                if off:
+                    plugin.touch()
+                else:
+                    plugin.unlink(missing_ok=True)
+                self.operator.forget_extensions()
+                chat.legacy("other.echo", {"text": "warm"})
+                for _ in range(5):
+                    began = time.perf_counter()
+                    chat.legacy("other.echo", {"text": "x"})
+                    times[off].append(time.perf_counter() - began)
+            plugin.unlink(missing_ok=True)
+            self.operator.forget_extensions()
+        with_it, without = statistics.median(times[False]), statistics.median(times[True])
+        self.dispatch = without
+        show("unprotected MCP tool, dispatched without the plugin", f"{without * 1e3:.2f} ms")
+        show("the same with it", f"{with_it * 1e3:.2f} ms", f"ratio {with_it / without:.3f}")
+
+    # (b)
+    def cached(self) -> None:
+        print("(b) a protected call with cached evidence")
+        self._cached("without a project", None)
+        self.operator.set_project_mcp("bench", {})
+        self._cached("in a project", "bench")
+
+    def _cached(self, where: str, project: str | None) -> None:
+        from usr.plugins.agent_guild_preflight.helpers import host
+        from usr.plugins.agent_guild_preflight.helpers.gate import guard
+
+        chat, clock = self.chat(project), Clock()
+        agent, log = chat.agent, chat.context.log
+        whole, own = [], []
+
+        async def calls(rounds: int) -> None:
+            for _ in range(rounds):
+                # A new tool each time, as a dispatcher makes one.
+                agent.loop_data.current_tool = mcp_tool(agent, "tools.echo")
+                clock.seconds = 0.0
+                began = time.perf_counter()
+                await guard(agent, "tools.echo")
+                spent = time.perf_counter() - began
+                whole.append(spent)
+                own.append(spent - clock.seconds)
+
+        with (
+            quiet(),
+            timed(clock, host.plugins, "get_plugin_config"),
+            timed(clock, host.MCPConfig, "get_for_agent"),
+            timed(clock, log, "log"),
+        ):
+            asyncio.run(calls(ROUNDS))
+        spent = statistics.median(whole)
+        show(f"{where}: the whole gate", micro(spent), f"{spent / self.dispatch:.2%} of a dispatch")
+        mine = statistics.median(own)
+        show(f"{where}: all but the framework's own calls", micro(mine), "target: 60 us")
+
+    # (c)
+    def fresh(self) -> None:
+        import httpx
+        from usr.plugins.agent_guild_preflight.helpers import endpoint, exchange, guild_preflight
+
+        target = endpoint.screen(self.url, allow_private_hosts=True)
+        tls = exchange.shared_tls_context()
+
+        async def preflight() -> None:
+            await guild_preflight.observe(
+                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0
+            )
+
+        async def bare() -> None:
+            async with httpx.AsyncClient(verify=tls, trust_env=False) as client:
+                await client.get(f"{self.origin}/preflight", params={"url": self.url})
+
+        async def both() -> tuple[float, float]:
+            ours, theirs = [], []
+            for _ in range(ROUNDS):
+                for work, times in ((preflight, ours), (bare, theirs)):
+                    began = time.perf_counter()
+                    await work()
+                    times.append(time.perf_counter() - began)
+            return statistics.median(ours), statistics.median(theirs)
+
+        ours, theirs = asyncio.run(both())
+        print("(c) a fresh preflight")
+        show("one bare httpx GET to the same service", f"{theirs * 1e3:.2f} ms")
+        show(
+            "a fresh preflight", f"{ours * 1e3:.2f} ms", f"ratio {ours / theirs:.2f}, target: 1.25"
+        )
+
+    # (d)
+    def concurrent(self) -> None:
+        from usr.plugins.agent_guild_preflight.helpers.gate import guard
+
+        print("(d) protected calls with cached evidence, at once on one loop")
+        chats = [self.chat() for _ in range(MOST_AT_ONCE)]
+
+        async def burst(count: int) -> float:
+            for chat in chats:
+                chat.agent.loop_data.current_tool = mcp_tool(chat.agent, "tools.echo")
+            began = time.perf_counter()
+            for first in range(0, MOST_AT_ONCE, count):
+                batch = chats[first : first + count]
+                await asyncio.gather(*(guard(chat.agent, "tools.echo") for chat in batch))
+            return MOST_AT_ONCE / (time.perf_counter() - began)
+
+        rates: dict[int, list[float]] = {1: [], 8: [], 64: [], MOST_AT_ONCE: []}
+        with quiet():
+            for _ in range(5):
+                for count, measured in rates.items():
+                    measured.append(asyncio.run(burst(count)))
+        alone = statistics.median(rates[1])
+        for count, measured in rates.items():
+            rate = statistics.median(measured)
+            show(f"{count} at once", f"{rate:,.0f} /s", f"ratio {rate / alone:.2f}")
+        for chat in chats:
+            chat.close()
+
+    # (e)
+    def memory(self) -> None:
+        from usr.plugins.agent_guild_preflight.helpers.gate import guard
+
+        print("(e) memory")
+        chat = self.chat()
+        chat.context.log.log = lambda **_: None  # the chat's log grows by itself
+        ours = tracemalloc.Filter(True, "*agent_guild_preflight/helpers/*")
+
+        async def decide(count: int) -> None:
+            for _ in range(count):
+                chat.agent.loop_data.current_tool = mcp_tool(chat.agent, "tools.echo")
+                await guard(chat.agent, "tools.echo")
+
+        def held() -> int:
+            gc.collect()
+            traces = tracemalloc.take_snapshot().filter_traces([ours]).traces
+            return sum(trace.size for trace in traces)
+
+        with quiet():
+            tracemalloc.start()
+            asyncio.run(decide(100))
+            before = held()
+            asyncio.run(decide(DECISIONS))
+            grown = held() - before
+            tracemalloc.stop()
+        show(
+            f"our memory after {DECISIONS:,} cached decisions",
+            f"{grown / 1024:+,.0f} KiB",
+            "target: 2 MiB",
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        show("peak of the whole process, host included", f"{peak:,.0f} MiB")
+
+
+def mcp_tool(agent: Any, name: str) -> Any:
+    """Make a tool as a dispatcher does, without looking it up."""
+    from helpers.mcp_handler import MCPTool
+
+    return MCPTool(agent=agent, name=name, method=None, args={}, message="", loop_data=None)
+
+
+@contextlib.contextmanager
+def timed(clock: Clock, owner: Any, name: str) -> Iterator[None]:
+    """Add the time spent in one function of the framework to a clock."""
+    original = getattr(owner, name)
+    setattr(owner, name, clock.timed(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the framework's own printing out of the figures."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+if __name__ == "__main__":
+    main()
