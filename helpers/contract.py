@@ -17,9 +17,10 @@ which they are applied; the first that fails names the sub-reason:
    each once.
 9. `verdict`: exactly the one that the checks compute (`compute_verdict`).
 
-Text of the answer is kept only where it is evidence (details, method, limits), cut to
-size. Checks that are not known are kept as a count. A violation keeps what the answer
-claims, see `claims`. The module imports nothing of the framework.
+Text of the answer is kept only where it is evidence (details, method, limits), and at once
+in a form that nothing can take for its own. Checks that are not known are kept as a count.
+A violation keeps what the answer claims, see `claims`. The module imports nothing of the
+framework.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import Any, Final, NoReturn
 
 from .claims import Claims, read_claims
 from .reasons import Reason, Refusal, SubReason
+from .untrusted import untrusted
 from .verdicts import KNOWN_CHECKS, Check, Status, Verdict, compute_verdict
 
 MAX_DEPTH: Final = 16  # levels
@@ -40,11 +42,9 @@ MAX_OTHER_CHECKS: Final = 64
 MAX_INTEGER_DIGITS: Final = 19  # enough for 64 bits
 MAX_REAL_CHARACTERS: Final = 32
 MAX_DETAIL_CHARACTERS: Final = 300
-MAX_PROSE_CHARACTERS: Final = 600
 
 _BYTE_ORDER_MARKS: Final = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")
 _CHECK_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class ContractViolation(Refusal):
@@ -66,10 +66,10 @@ class Observation:
     Attributes:
         verdict: the verdict, as computed from the checks.
         statuses: each known check's status, in the order of the contract.
-        details: each known check's detail: untrusted text, cut to size.
+        details: each known check's detail, marked and escaped by `untrusted`.
         other_checks: how many further checks the answer names.
         other_failed: how many of those have failed.
-        method, limits: untrusted text, cut to size.
+        method, limits: likewise.
         requested_at, observed_at: our own clock, UTC; None until dated.
         cached: the observation was made for an earlier call.
         age_seconds: how long ago, 0 when it was made for this call.
@@ -90,6 +90,22 @@ class Observation:
     def names(self, status: Status) -> tuple[Check, ...]:
         """Give the known checks that have a status, in the order of the contract."""
         return tuple(check for check, found in self.statuses.items() if found is status)
+
+    def aged(self, seconds: float) -> Observation:
+        """Give the observation as one that was made so long ago; `replace` takes ten times as long."""
+        return Observation(
+            self.verdict,
+            self.statuses,
+            self.details,
+            self.other_checks,
+            self.other_failed,
+            self.method,
+            self.limits,
+            self.requested_at,
+            self.observed_at,
+            cached=True,
+            age_seconds=seconds,
+        )
 
 
 def parse(body: bytes, *, target: str) -> Observation:
@@ -204,11 +220,11 @@ def _read_answer(answer: Any, target: str) -> Observation:
     return Observation(
         verdict=verdict,
         statuses=known,
-        details={check: _kept(details[check], MAX_DETAIL_CHARACTERS) for check in known},
+        details={check: untrusted(details[check], MAX_DETAIL_CHARACTERS) for check in known},
         other_checks=len(others),
         other_failed=others.count(Status.FAILED),
-        method=_kept(method, MAX_PROSE_CHARACTERS),
-        limits=_kept(limits, MAX_PROSE_CHARACTERS),
+        method=untrusted(method),
+        limits=untrusted(limits),
     )
 
 
@@ -258,8 +274,3 @@ def _require_summary(lists: Mapping[str, list[str]], statuses: Mapping[str, Stat
     # The order is not part of the contract; sorting also shows a repeat.
     if any(sorted(lists[name]) != sorted(names) for name, names in expected.items()):
         _broken(SubReason.SUMMARY)
-
-
-def _kept(text: str, characters: int) -> str:
-    """Cut a text to size. A lone surrogate would break whoever writes it down as UTF-8."""
-    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text[:characters])

@@ -90,4 +90,4 @@ def _observed(judgement: Judgement) -> list[str]:
 
 def written(moment: datetime) -> str:
     """Give a moment as ISO 8601, UTC, to the second."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

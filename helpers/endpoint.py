@@ -27,6 +27,7 @@ import contextlib
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NoReturn
 
 from .reasons import Reason, Refusal, SubReason
@@ -114,6 +115,7 @@ class Endpoint:
     is_private: bool
 
 
+@lru_cache(maxsize=256)  # a pure function; a refusal is worked out anew each time
 def screen(url: str, *, allow_private_hosts: bool = False) -> Endpoint:
     """Screen a URL before anyone is told of it.
 

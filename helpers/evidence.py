@@ -8,29 +8,27 @@ Rules of this module:
 2. `last_observation` is what the latest decision rested on. When nothing was obtained it
    says why; an older observation never stays there.
 3. Plain JSON values only: the framework saves them with the chat.
-4. Remote text is kept as evidence in a form that nothing can take for its own: marked,
-   ASCII, without quotation marks, cut to size, and never the start of a JSON text. When a
-   chat is deleted, the framework parses stored strings and acts on ids that it finds.
+4. Remote text is kept as evidence only in the form that `untrusted` gives it.
 5. The chat log gets fixed fields only, and no remote text.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
-import uuid
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from .contract import Observation
 from .denial import cause, written
 from .judgement import Judgement
+from .untrusted import untrusted
 from .verdicts import Status
 
 DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
 LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
 MAX_RECORDS: Final = 20
 MAX_RECORD_BYTES: Final = 2048  # as JSON in UTF-8; follows from the bounds of its fields
-MAX_UNTRUSTED_CHARACTERS: Final = 600
 MAX_TOOL_CHARACTERS: Final = 200
 _OBSERVED: Final = (
     "verdict",
@@ -47,7 +45,6 @@ _OBSERVED: Final = (
     "cached",
     "age_seconds",
 )
-UNTRUSTED_MARK: Final = "untrusted: "
 
 _lock = threading.Lock()
 
@@ -126,14 +123,7 @@ def write_configuration_log(
 
 def new_id() -> str:
     """Give the id of a call's record."""
-    return uuid.uuid4().hex
-
-
-def untrusted(text: str, characters: int = MAX_UNTRUSTED_CHARACTERS) -> str:
-    """Give remote text in a form that is safe to keep, see rule 4, cut to a size."""
-    escaped = text[:characters].encode("unicode_escape").decode("ascii")
-    escaped = escaped.replace('"', "\\x22")[:characters]
-    return UNTRUSTED_MARK + escaped
+    return secrets.token_hex(16)
 
 
 def _evidence_word(observation: Observation | None) -> str:
@@ -182,14 +172,14 @@ def _observed(observation: Observation) -> dict[str, Any]:
             {
                 "check": check.value,
                 "status": status.value,
-                "detail": untrusted(observation.details[check]),
+                "detail": observation.details[check],
             }
             for check, status in observation.statuses.items()
         ],
         "other_checks": observation.other_checks,
         "other_failed": observation.other_failed,
-        "method": untrusted(observation.method),
-        "limits": untrusted(observation.limits),
+        "method": observation.method,
+        "limits": observation.limits,
         "requested_at": _moment(observation.requested_at),
         "observed_at": _moment(observation.observed_at),
         "cached": observation.cached,

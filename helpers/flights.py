@@ -121,11 +121,11 @@ class Flights:
             What was recalled, what the cargo gave, its `overdue` outcome at the deadline,
             or None when the cargo raised.
         """
-        waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             recalled = recall()
             if recalled is not None:
                 return recalled
+            waiter = asyncio.get_running_loop().create_future()
             flight = self._board(key, seconds, prepare)
             flight.waiters.append(waiter)
         try:

@@ -140,7 +140,7 @@ async def _judge_protected(
         local = settings.fixture_guild_origin
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
         require_disclosable(endpoint, service_is_local=local is not None)
-        case.found = replace(case.found, endpoint=endpoint.redacted)
+        case.found = Judgement(server=approval.name, tool=view.tool, endpoint=endpoint.redacted)
         binding = compare(view, approval)
         if not case.call.is_mcp:  # a local tool, or none, where the server has one
             raise Refusal(Reason.DISPATCH_MISMATCH)
@@ -149,10 +149,12 @@ async def _judge_protected(
     origin = local or PUBLIC_ORIGIN
     found = await _observe(endpoint, origin, settings)
     decision = decide(found, settings.policy)
-    judgement = replace(
-        case.found,
+    judgement = Judgement(
         reason=decision.reason,
         sub_reason=decision.sub_reason,
+        server=approval.name,
+        endpoint=endpoint.redacted,
+        tool=view.tool,
         tolerated=decision.tolerated,
         observation=found if isinstance(found, Observation) else None,
         error=None if isinstance(found, Observation) else found.sub_reason,

@@ -62,7 +62,7 @@ class ObservationCache:
             if not 0 <= age < max_age_seconds:
                 return None
             self._kept.move_to_end(key)
-        return replace(observation, cached=True, age_seconds=age)
+        return observation.aged(age)
 
 
 class _Preflight:

@@ -215,3 +215,37 @@ def test_a_refusal_says_its_reason_and_nothing_else() -> None:
     assert str(refused.value) == "url_mismatch"
     assert refused.value.args == ("url_mismatch",)
     assert refused.value.sub_reason is None
+
+
+@pytest.mark.parametrize(
+    ("url", "same", "other"),
+    [
+        (
+            "https://a.example.com/mcp",
+            ["a.example.com", "a.example.com:443"],
+            ["a.example.com:80", "b.example.com", "a.example.com:8443", "", "a.example.com:"],
+        ),
+        (
+            "http://a.example.com/mcp/x",
+            ["a.example.com", "a.example.com:80"],
+            ["a.example.com:443"],
+        ),
+        (
+            "https://a.example.com:8443/mcp",
+            ["a.example.com", "a.example.com:8443"],
+            ["a.example.com:443"],
+        ),
+        (
+            "https://[2606:4700::1]:8443/mcp",
+            ["[2606:4700::1]", "[2606:4700::1]:8443"],
+            ["2606:4700::1", "[2606:4700::1]:443"],
+        ),
+    ],
+)
+def test_the_spellings_in_which_a_header_names_the_same_host(
+    url: str, same: list[str], other: list[str]
+) -> None:
+    for hosts, expected in ((same, None), (other, Reason.TRANSPORT_ALTERED)):
+        for host in hosts:
+            seen = view(replace(GOOD, url=url, named_hosts=(host,)))
+            assert reason(seen, Approval("weather", url)) is expected, host

@@ -32,6 +32,7 @@ from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
 TARGET = "https://tools.example.com/mcp"
+MARK = "untrusted: "
 MARKER = "MARKER-of-the-answer"
 REACHABLE, HANDSHAKE, CARD, SIGNED, PAYMENT, INDEPENDENT = CHECKS
 
@@ -139,17 +140,17 @@ def test_what_an_observation_holds() -> None:
             Check.INDEPENDENT_EVIDENCE: Status.UNKNOWN,
         },
         details={
-            Check.ENDPOINT_REACHABLE: "found",
-            Check.PROTOCOL_HANDSHAKE: "Not examined.",
-            Check.AGENT_CARD_RESOLVES: "Looked for and not found.",
-            Check.AGENT_CARD_SIGNED: "Not examined.",
-            Check.PAYMENT_CLAIM_HOLDS: "Not examined.",
-            Check.INDEPENDENT_EVIDENCE: "Not examined.",
+            Check.ENDPOINT_REACHABLE: MARK + "found",
+            Check.PROTOCOL_HANDSHAKE: MARK + "Not examined.",
+            Check.AGENT_CARD_RESOLVES: MARK + "Looked for and not found.",
+            Check.AGENT_CARD_SIGNED: MARK + "Not examined.",
+            Check.PAYMENT_CLAIM_HOLDS: MARK + "Not examined.",
+            Check.INDEPENDENT_EVIDENCE: MARK + "Not examined.",
         },
         other_checks=0,
         other_failed=0,
-        method="how",
-        limits="but",
+        method=MARK + "how",
+        limits=MARK + "but",
     )
 
 
@@ -189,33 +190,28 @@ def test_further_checks_are_kept_as_a_count_and_count_for_the_verdict() -> None:
     assert "new_one" not in repr(seen)
 
 
-def test_texts_are_cut_to_size_by_characters() -> None:
-    long = "é\U0001f600" * 400
+def test_texts_are_marked_escaped_and_cut_to_size() -> None:
+    long = 'é\n"' * 400
     edits = (put("method", long), put("limits", long), in_row(2, "detail", long))
     seen = parse(edited(*edits, put("headline", long)), target=TARGET)
-    assert seen.method == seen.limits == long[:600]
-    assert seen.details[Check.AGENT_CARD_RESOLVES] == long[:300]
+    escaped = r"\xe9\n\x22" * 400
+    assert seen.method == seen.limits == MARK + escaped[:600]
+    assert seen.details[Check.AGENT_CARD_RESOLVES] == MARK + escaped[:300]
 
 
 def test_texts_of_just_the_size_are_kept_whole() -> None:
     edits = (put("method", "m" * 600), put("limits", "l" * 599), in_row(0, "detail", "d" * 300))
     seen = parse(edited(*edits), target=TARGET)
-    assert (len(seen.method), len(seen.limits)) == (600, 599)
-    assert len(seen.details[Check.ENDPOINT_REACHABLE]) == 300
+    assert (seen.method, seen.limits) == (MARK + "m" * 600, MARK + "l" * 599)
+    assert seen.details[Check.ENDPOINT_REACHABLE] == MARK + "d" * 300
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83d" * 700, "\ude00\ud83d"])
 def test_no_lone_surrogate_is_kept(text: str) -> None:
     edits = (put("method", text), put("limits", text), in_row(1, "detail", text))
     seen = parse(edited(*edits, put("headline", text), put(text, text)), target=TARGET)
-    assert "\N{REPLACEMENT CHARACTER}" in seen.method
-    for kept in (seen.method, seen.limits, *seen.details.values()):
-        kept.encode("utf-8")
-
-
-def test_a_pair_of_surrogates_is_one_character() -> None:
-    seen = parse(edited(put("method", "\U0001f600")), target=TARGET)
-    assert seen.method == "\U0001f600"
+    assert r"\ud" in seen.method
+    assert all(kept.isascii() for kept in (seen.method, seen.limits, *seen.details.values()))
 
 
 @pytest.mark.parametrize(

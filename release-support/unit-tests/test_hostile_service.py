@@ -898,7 +898,7 @@ def test_a_hostile_answer_is_refused(play: Play, case: Case) -> None:
 def test_a_valid_answer_in_odd_http_is_accepted(play: Play, case: Case) -> None:
     observation = play.played[case.name].outcome
     assert isinstance(observation, Observation), observation
-    assert observation.method == MARKER
+    assert observation.method == f"untrusted: {MARKER}"
     assert not observation.cached
 
 

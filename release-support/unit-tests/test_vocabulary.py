@@ -9,7 +9,7 @@ import pytest
 from helpers.errors import RepairableException, format_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import denial, evidence
+from usr.plugins.agent_guild_preflight.helpers import denial
 from usr.plugins.agent_guild_preflight.helpers.contract import Observation
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
@@ -20,6 +20,7 @@ from usr.plugins.agent_guild_preflight.helpers.reasons import (
     Stage,
     SubReason,
 )
+from usr.plugins.agent_guild_preflight.helpers.untrusted import untrusted
 from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
 # The design's tables, in its order: reason, stage, next step.
@@ -331,7 +332,7 @@ def test_the_framework_shows_the_line_first() -> None:
     | st.characters(categories=["Cs", "Cc"]).map(lambda character: character * 700)
 )
 def test_kept_remote_text_is_never_json_and_never_long(text: str) -> None:
-    kept = evidence.untrusted(text)
+    kept = untrusted(text)
 
     assert kept.startswith("untrusted: ")
     assert kept.isascii()
@@ -355,4 +356,4 @@ def test_kept_remote_text_is_never_json_and_never_long(text: str) -> None:
     ],
 )
 def test_kept_remote_text_is_still_readable(text: str, kept: str) -> None:
-    assert evidence.untrusted(text) == kept
+    assert untrusted(text) == kept

@@ -89,7 +89,7 @@ def test_decisions_stay_with_the_parent(scene, children, count, statuses):
     for number in [*range(1, count, 2), *range(0, count, 2)]:
         answerable[number].set()
         method, record_id = made.get(timeout=WAIT_SECONDS)
-        assert method == str(number)
+        assert method == f"untrusted: {number}"
         expected.append(record_id)
     running.result(chats.CALL_SECONDS)
     assert len(AgentContext.all()) == contexts
@@ -236,8 +236,8 @@ def longest(reason, sub_reason, server):
         details=dict.fromkeys(contract.Check, "\\" * contract.MAX_DETAIL_CHARACTERS),
         other_checks=contract.MAX_OTHER_CHECKS,
         other_failed=contract.MAX_OTHER_CHECKS,
-        method="\\" * contract.MAX_PROSE_CHARACTERS,
-        limits="\\" * contract.MAX_PROSE_CHARACTERS,
+        method="\\" * 600,
+        limits="\\" * 600,
         requested_at=now,
         observed_at=now,
         cached=True,
