@@ -70,4 +70,3 @@ def _boot_framework(root: Path, framework: Path) -> None:
     stub = types.ModuleType("sentence_transformers")
     stub.SentenceTransformer = type("SentenceTransformer", (), {})  # type: ignore[attr-defined]
     sys.modules.setdefault("sentence_transformers", stub)
-    os.chdir(root)
