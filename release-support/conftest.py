@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import pytest
 from hypothesis import settings
 from stage.boot import boot
 
@@ -18,6 +19,12 @@ settings.load_profile("suite")
 _ROOT = Path(tempfile.mkdtemp(prefix="agent_guild_preflight-"))
 _A0_ROOT = os.environ.get("A0_ROOT")
 HOST = boot(_ROOT, Path(_A0_ROOT) if _A0_ROOT else None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if HOST == "framework":  # it leaves event loops open, which the collector tells any test of
+        for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"ignore::{category}")
 
 
 def pytest_report_header() -> str:

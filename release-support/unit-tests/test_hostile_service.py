@@ -890,7 +890,11 @@ def test_a_hostile_answer_is_refused(play: Play, case: Case) -> None:
     inconsistent = refusal.reason is Reason.EVIDENCE_INCONSISTENT
     assert type(refusal) is (ContractViolation if inconsistent else EvidenceUnavailable)
     assert played.seconds < case.seconds + MARGIN_SECONDS
-    assert (refusal.__cause__, refusal.__context__) == (None, None)
+    assert refusal.__cause__ is None
+    # The deadline cancels the waiting; with some loops that shows, and it says nothing.
+    assert refusal.__context__ is None or (
+        type(refusal.__context__) is asyncio.CancelledError and not refusal.__context__.args
+    )
     assert refusal.args == (str(refusal),) == (f"{refusal.reason}/{refusal.sub_reason}",)
 
 
