@@ -21,6 +21,10 @@ _A0_ROOT = os.environ.get("A0_ROOT")
 HOST = boot(_ROOT, Path(_A0_ROOT) if _A0_ROOT else None)
 
 
+# The framework takes the reference host's place.
+collect_ignore = ["unit-tests/test_reference_host.py"] if HOST == "framework" else []
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if HOST == "framework":  # it leaves event loops open, which the collector tells any test of
         for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -16,8 +15,6 @@ import pytest
 
 HOST = Path(__file__).parents[1] / "reference_host"
 
-if os.environ.get("A0_ROOT"):
-    pytest.skip("the real framework takes the reference host's place", allow_module_level=True)
 if str(HOST) not in sys.path:
     sys.path.insert(0, str(HOST))
 
