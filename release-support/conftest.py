@@ -1,9 +1,11 @@
 """One host for the whole run: the real framework when A0_ROOT names a checkout."""
 
+import gc
 import os
 import shutil
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,6 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if HOST == "framework":  # it leaves event loops open, which the collector tells any test of
         for category in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
             config.addinivalue_line("filterwarnings", f"ignore::{category}")
+
+
+def pytest_sessionfinish() -> None:
+    if HOST == "framework":  # the same, before the last look that pytest takes without filters
+        with warnings.catch_warnings(action="ignore"):
+            for _ in range(5):
+                gc.collect()
 
 
 def pytest_report_header() -> str:
