@@ -51,7 +51,7 @@ HOST_HEADERS: Final = frozenset(
     }
 )
 # What the framework makes of "server.tool" where a model's provider allows no dot.
-_ALIAS = re.compile(r"(.*)_[0-9a-f]{8}")
+_ALIAS = re.compile(r"[^.]*_[0-9a-f]{8}")
 _NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 _DIGEST_KEY: Final = secrets.token_bytes(32)
@@ -117,7 +117,7 @@ def aliased_server(name: str, protected_servers: Mapping[str, str]) -> str | Non
     """Give the protected server that an alias, unknown to the agent by now, stands for.
 
     Args:
-        name: a name without a dot.
+        name: any name; one with a dot names its server itself and is no alias.
         protected_servers: approved URL by normalised name.
 
     Returns:

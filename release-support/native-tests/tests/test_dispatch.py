@@ -8,6 +8,7 @@ import pytest
 from helpers.mcp_handler import MCPConfig, MCPTool
 from stage import chats
 from stage.tool_server import stdio_server
+from usr.plugins.agent_guild_preflight.helpers import host
 
 DENIED = {"protocol_handshake": "failed"}
 LINE_BREAK = "MARKER line\nbreak"
@@ -448,3 +449,18 @@ def test_a_server_of_a_project_only_at_an_approved_url(scene):
     scene.open_project({"own": {"type": "streamable-http", "url": scene.url}})
     scene.call("own.echo")
     scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+
+
+@pytest.mark.parametrize(
+    ("name", "server"),
+    [
+        ("tools_echo_ec255789", "tools"),
+        ("note", None),
+        ("others_echo_ec255789", None),
+        # It names its own server, which only begins like the protected one.
+        ("tools_2.get_0a1b2c3d", None),
+    ],
+)
+def test_what_a_forgotten_alias_stands_for(name, server):
+    """An alias has no dot; a plain name of another server is left alone."""
+    assert host.aliased_server(name, {"tools": "https://tools.example.com/mcp"}) == server
