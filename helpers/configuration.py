@@ -16,11 +16,14 @@ The module imports nothing of the framework; its `normalize_name` is handed in.
 
 from __future__ import annotations
 
+import marshal
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from .policy import OnCaution, OnUnavailable, Policy
@@ -31,6 +34,7 @@ MAX_TIMEOUT_SECONDS: Final = 15.0
 MAX_CACHE_TTL_SECONDS: Final = 86_400.0
 MAX_NAME_CHARACTERS: Final = 128
 MAX_PATH_CHARACTERS: Final = 80
+MAX_REMEMBERED: Final = 32  # settings
 
 # A local service is a bare loopback origin: one that cannot lead anywhere else.
 _LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
@@ -109,12 +113,29 @@ def parse(raw: object, *, normalize_name: Callable[[str], str]) -> Configuration
     Raises:
         InvalidConfiguration: with every problem found.
     """
+    try:
+        return _remembered(marshal.dumps(raw, _EXACT), normalize_name)  # type: ignore[arg-type]
+    except ValueError:  # not of plain values only, or nested without end
+        return _parse(raw, normalize_name)
+
+
+# The form without references: equal bytes are equal values, of equal types, in equal order.
+_EXACT: Final = 2
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _remembered(raw: bytes, normalize_name: Callable[[str], str]) -> Configuration:
+    """Read settings that were read before: the framework gives them anew for every call."""
+    return _parse(marshal.loads(raw), normalize_name)
+
+
+def _parse(raw: object, normalize_name: Callable[[str], str]) -> Configuration:
     reader = _Reader()
     settings = reader.section(raw, "", _SETTINGS, required=True)
     policy = reader.section(settings.get("policy"), "policy", _POLICY_SETTINGS)
     protected = reader.protected_servers(settings.get("protected_servers"), normalize_name)
     configuration = Configuration(
-        protected_servers=protected or {},
+        protected_servers=MappingProxyType(protected or {}),  # remembered, so not to be changed
         policy=Policy(
             required_proven=reader.checks(policy, "required_proven"),
             tolerate_unknown_required=reader.flag(policy, "tolerate_unknown_required", "policy."),

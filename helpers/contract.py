@@ -30,6 +30,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, NoReturn
 
 from .claims import Claims, read_claims
@@ -59,7 +60,7 @@ class ContractViolation(Refusal):
         self.claims = claims
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Observation:
     """What one valid answer says, and when and how it was obtained.
 
@@ -91,21 +92,43 @@ class Observation:
         """Give the known checks that have a status, in the order of the contract."""
         return tuple(check for check, found in self.statuses.items() if found is status)
 
+    @cached_property
+    def plain(self) -> Mapping[str, Any]:
+        """The observation, its age apart, as plain JSON values.
+
+        Shared by all that keep it, since it is made for many calls: not to be changed.
+        """
+        failed, unknowns = self.names(Status.FAILED), self.names(Status.UNKNOWN)
+        return {
+            "verdict": self.verdict.value,
+            "failed": [check.value for check in failed],
+            "unknowns": [check.value for check in unknowns],
+            "scored": [check.value for check in self.statuses if check not in unknowns],
+            "checks": [
+                {"check": check.value, "status": status.value, "detail": self.details[check]}
+                for check, status in self.statuses.items()
+            ],
+            "other_checks": self.other_checks,
+            "other_failed": self.other_failed,
+            "method": self.method,
+            "limits": self.limits,
+            "requested_at": self.requested_at and written(self.requested_at),
+            "observed_at": self.observed_at and written(self.observed_at),
+        }
+
     def aged(self, seconds: float) -> Observation:
-        """Give the observation as one that was made so long ago; `replace` takes ten times as long."""
-        return Observation(
-            self.verdict,
-            self.statuses,
-            self.details,
-            self.other_checks,
-            self.other_failed,
-            self.method,
-            self.limits,
-            self.requested_at,
-            self.observed_at,
-            cached=True,
-            age_seconds=seconds,
-        )
+        """Give the observation as one that was made so long ago.
+
+        A call with kept evidence does this; a constructor or `replace` takes many times as long.
+        """
+        aged = object.__new__(Observation)
+        aged.__dict__.update(self.__dict__, plain=self.plain, cached=True, age_seconds=seconds)
+        return aged
+
+
+def written(moment: datetime) -> str:
+    """Give a moment in UTC as ISO 8601, to the second."""
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def parse(body: bytes, *, target: str) -> Observation:

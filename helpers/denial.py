@@ -13,10 +13,9 @@ Rules of this module:
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from helpers.errors import RepairableException
 
+from .contract import written
 from .judgement import Judgement
 from .verdicts import Status
 
@@ -86,8 +85,3 @@ def _observed(judgement: Judgement) -> list[str]:
         age = f" (cached, age {int(observation.age_seconds)} s)" if observation.cached else ""
         parts.append(f"Observed at {written(observation.observed_at)}{age}.")
     return parts
-
-
-def written(moment: datetime) -> str:
-    """Give a moment as ISO 8601, UTC, to the second."""
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -19,11 +19,10 @@ import threading
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from .contract import Observation
-from .denial import cause, written
+from .contract import Observation, written
+from .denial import cause
 from .judgement import Judgement
 from .untrusted import untrusted
-from .verdicts import Status
 
 DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
 LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
@@ -60,10 +59,11 @@ def keep(agent: Any, judgement: Judgement, record_id: str) -> None:
     with _lock:  # parallel children of one chat decide in threads of their own
         kept = agent.get_data(DECISIONS_KEY)
         # What a loaded chat holds under our key is not always ours.
-        records = (
-            [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
-        )
-        others = [item for item in records if item.get("id") != record_id]
+        others = [
+            item
+            for item in (kept if isinstance(kept, list) else ())
+            if isinstance(item, dict) and item.get("id") != record_id
+        ]
         # New lists each time: another thread may be writing the old one to disk.
         agent.set_data(DECISIONS_KEY, [*others, _record(judgement, record_id)][-MAX_RECORDS:])
         agent.set_data(LAST_OBSERVATION_KEY, _last_observation(judgement))
@@ -82,7 +82,7 @@ def write_log(agent: Any, judgement: Judgement) -> None:
         "reason": cause(judgement) or "none",
         "server": judgement.server or "unknown",
         "endpoint": judgement.endpoint or "not shown",
-        "verdict": observation.verdict.value if observation else "none",
+        "verdict": observation.plain["verdict"] if observation else "none",
         "evidence": _evidence_word(observation),
         "tolerated": ", ".join(judgement.tolerated) or "nothing",
         "next_step": judgement.next_step or "none",
@@ -133,19 +133,19 @@ def _evidence_word(observation: Observation | None) -> str:
 
 
 def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
-    observation = judgement.observation
+    reason, observation = judgement.reason, judgement.observation
     return {
         "id": record_id,
         "at": written(datetime.now(UTC)),
         "decision": judgement.decision,
-        "reason": judgement.reason and judgement.reason.value,
+        "reason": reason and reason.value,
         "sub_reason": judgement.sub_reason and judgement.sub_reason.value,
-        "next_step": judgement.next_step or None,
+        "next_step": judgement.next_step if reason else None,
         "server": judgement.server,
         "tool": untrusted(judgement.tool, MAX_TOOL_CHARACTERS),
         "endpoint": judgement.endpoint,
-        "verdict": observation.verdict.value if observation else None,
-        "observed_at": _moment(observation.observed_at) if observation else None,
+        "verdict": observation.plain["verdict"] if observation else None,
+        "observed_at": observation.plain["observed_at"] if observation else None,
         "cached": observation.cached if observation else False,
         "age_seconds": round(observation.age_seconds, 3) if observation else None,
         "tolerated": list(judgement.tolerated),
@@ -154,38 +154,14 @@ def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
 
 def _last_observation(judgement: Judgement) -> dict[str, Any]:
     observation = judgement.observation
-    return {
-        **(_observed(observation) if observation else dict.fromkeys(_OBSERVED)),
-        "guild_origin": judgement.guild_origin,
-        "error": judgement.error and judgement.error.value,
-    }
-
-
-def _observed(observation: Observation) -> dict[str, Any]:
-    failed, unknowns = observation.names(Status.FAILED), observation.names(Status.UNKNOWN)
-    return {
-        "verdict": observation.verdict.value,
-        "failed": [check.value for check in failed],
-        "unknowns": [check.value for check in unknowns],
-        "scored": [check.value for check in observation.statuses if check not in unknowns],
-        "checks": [
-            {
-                "check": check.value,
-                "status": status.value,
-                "detail": observation.details[check],
-            }
-            for check, status in observation.statuses.items()
-        ],
-        "other_checks": observation.other_checks,
-        "other_failed": observation.other_failed,
-        "method": observation.method,
-        "limits": observation.limits,
-        "requested_at": _moment(observation.requested_at),
-        "observed_at": _moment(observation.observed_at),
-        "cached": observation.cached,
-        "age_seconds": round(observation.age_seconds, 3),
-    }
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return written(moment) if moment is not None else None
+    if observation is None:
+        found = dict.fromkeys(_OBSERVED)
+    else:
+        found = {
+            **observation.plain,
+            "cached": observation.cached,
+            "age_seconds": round(observation.age_seconds, 3),
+        }
+    found["guild_origin"] = judgement.guild_origin
+    found["error"] = judgement.error and judgement.error.value
+    return found

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from . import evidence, host
@@ -58,13 +58,19 @@ class _Case:
 
     Attributes:
         is_protected: None while nobody can tell.
-        found: what a refusal at this point can say.
+        server, tool, endpoint: what a refusal at this point can say.
     """
 
     call: Call
     record_id: str
     is_protected: bool | None = None
-    found: Judgement = field(default_factory=Judgement)
+    server: str | None = None
+    tool: str = ""
+    endpoint: str | None = None
+
+    def found(self, **more: Any) -> Judgement:
+        """Give a judgement with what is known so far."""
+        return Judgement(server=self.server, tool=self.tool, endpoint=self.endpoint, **more)
 
 
 async def _judge_safely(call: Call) -> Judgement | None:
@@ -77,7 +83,7 @@ async def _judge_safely(call: Call) -> Judgement | None:
         unforeseen = type(error).__name__
     if case.is_protected is False:
         return None
-    judgement = replace(case.found, reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen)
+    judgement = case.found(reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen)
     with contextlib.suppress(Exception):  # the refusal stands, with or without its record
         _keep(case, judgement)
     return judgement
@@ -105,7 +111,7 @@ def _judge_unconfigured(case: _Case, invalid: InvalidConfiguration) -> Judgement
         return None
     case.is_protected = True
     evidence.write_configuration_log(call.agent, invalid.problems, invalid.protected is None)
-    return replace(case.found, reason=Reason.INVALID_CONFIGURATION)
+    return case.found(reason=Reason.INVALID_CONFIGURATION)
 
 
 def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View] | None:
@@ -118,13 +124,11 @@ def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View
         view = host.look(servers, name)
         approval = classify(view, protected)
         if approval is not None:
-            case.is_protected = True
-            case.found = Judgement(server=approval.name, tool=view.tool)
+            case.is_protected, case.server, case.tool = True, approval.name, view.tool
             return approval, view
         server = host.aliased_server(name, protected)
         if server is not None:
-            case.is_protected = True
-            case.found = Judgement(server=server, tool=view.tool)
+            case.is_protected, case.server, case.tool = True, server, view.tool
             return Approval(server, protected[server]), view
     case.is_protected = False
     return None
@@ -140,21 +144,18 @@ async def _judge_protected(
         local = settings.fixture_guild_origin
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
         require_disclosable(endpoint, service_is_local=local is not None)
-        case.found = Judgement(server=approval.name, tool=view.tool, endpoint=endpoint.redacted)
+        case.endpoint = endpoint.redacted
         binding = compare(view, approval)
         if not case.call.is_mcp:  # a local tool, or none, where the server has one
             raise Refusal(Reason.DISPATCH_MISMATCH)
     except Refusal as refusal:
-        return replace(case.found, reason=refusal.reason, sub_reason=refusal.sub_reason)
+        return case.found(reason=refusal.reason, sub_reason=refusal.sub_reason)
     origin = local or PUBLIC_ORIGIN
     found = await _observe(endpoint, origin, settings)
     decision = decide(found, settings.policy)
-    judgement = Judgement(
+    judgement = case.found(
         reason=decision.reason,
         sub_reason=decision.sub_reason,
-        server=approval.name,
-        endpoint=endpoint.redacted,
-        tool=view.tool,
         tolerated=decision.tolerated,
         observation=found if isinstance(found, Observation) else None,
         error=None if isinstance(found, Observation) else found.sub_reason,
@@ -166,7 +167,7 @@ async def _judge_protected(
     watch = _Watch(case, approval, binding, judgement)
     # Evidence that was kept was had without waiting: nobody could change anything.
     if not (judgement.observation and judgement.observation.cached) and not watch.holds():
-        return replace(judgement, reason=Reason.BINDING_CHANGED, tolerated=())
+        return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=())
     host.around_execution(case.call.tool, watch.before, watch.after)
     return judgement
 
@@ -221,13 +222,13 @@ class _Watch:
             return False
 
     def _require(self, holds: Callable[[], bool], reason: Reason) -> None:
-        refused = replace(self._allowed, reason=reason, tolerated=())
+        refused = self._allowed._replace(reason=reason, tolerated=())
         try:
             if holds():
                 return
         except Exception as error:
-            refused = replace(
-                refused, reason=Reason.INTERNAL_ERROR, unforeseen=type(error).__name__
+            refused = refused._replace(
+                reason=Reason.INTERNAL_ERROR, unforeseen=type(error).__name__
             )
         with contextlib.suppress(Exception):
             _keep(self._case, refused)

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
 from helpers import plugins
@@ -57,8 +57,7 @@ _NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 _DIGEST_KEY: Final = secrets.token_bytes(32)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One tool call that may be protected.
 
     Attributes:
@@ -78,8 +77,9 @@ class Call:
     @property
     def names(self) -> tuple[str, ...]:
         """Every qualified name that the call may go by, the bound one first."""
-        names = (self.bound, self.announced)
-        return tuple(dict.fromkeys(name for name in names if name is not None))
+        if self.bound is None or self.bound == self.announced:
+            return (self.announced,)
+        return self.bound, self.announced
 
 
 def bound_call(agent: Any, tool_name: object) -> Call | None:
@@ -193,7 +193,7 @@ def look(servers: Any, qualified_name: str) -> View:
         server=normalize_name(server_name),
         tool=tool_name,
         servers=tuple(
-            _view(server, tool_name) for server in servers.servers if server.name == server_name
+            [_view(server, tool_name) for server in servers.servers if server.name == server_name]
         ),
     )
 
@@ -254,7 +254,8 @@ def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], 
 
 
 def _view(server: Any, tool_name: str) -> ServerView:
-    headers = _pairs(getattr(server, "headers", None) or ())
+    headers = getattr(server, "headers", None)
+    pairs = _pairs(headers) if headers else []
     return ServerView(
         name=server.name,
         is_remote=isinstance(server, MCPServerRemote),
@@ -263,11 +264,13 @@ def _view(server: Any, tool_name: str) -> ServerView:
         scope=str(getattr(server, "scope", "")),
         verifies_tls=getattr(server, "verify", None) is True,
         named_hosts=tuple(
-            value.strip().lower()
-            for name, value in headers
-            if name.strip().lower().replace("_", "-") in HOST_HEADERS
+            [
+                value.strip().lower()
+                for name, value in pairs
+                if name.strip().lower().replace("_", "-") in HOST_HEADERS
+            ]
         ),
-        headers_digest=_digest(headers),
+        headers_digest=_digest(pairs) if pairs else b"",
         exposes_tool=bool(server.has_tool(tool_name)),
     )
 

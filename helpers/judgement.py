@@ -7,14 +7,13 @@ module imports nothing of the framework.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .contract import Observation
 from .reasons import NextStep, Reason, Stage, SubReason
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     """What the gate makes of one protected call.
 
     Attributes:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from .claims import Claims
 from .contract import ContractViolation, Observation
@@ -58,8 +58,7 @@ class Policy:
     on_unavailable: OnUnavailable = OnUnavailable.DENY
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What the policy makes of the evidence.
 
     Attributes:
@@ -92,18 +91,23 @@ def decide(evidence: Evidence, policy: Policy) -> Decision:
 
 
 def _decide_observation(observation: Observation, policy: Policy) -> Decision:
-    statuses = observation.statuses
-    unknown = [check for check in policy.required_proven if statuses[check] is Status.UNKNOWN]
-    if observation.verdict is Verdict.DO_NOT_DELEGATE:
+    verdict, statuses = observation.verdict, observation.statuses
+    required = [statuses[check] for check in policy.required_proven]
+    if verdict is Verdict.DO_NOT_DELEGATE:
         return Decision(Reason.DO_NOT_DELEGATE)
-    if any(statuses[check] is Status.FAILED for check in policy.required_proven):
+    if Status.FAILED in required:
         return Decision(Reason.REQUIRED_CHECK_FAILED)
-    if unknown and not policy.tolerate_unknown_required:
-        return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
-    if observation.verdict is Verdict.DELEGATE_WITH_CAUTION and policy.on_caution is OnCaution.DENY:
-        return Decision(Reason.CAUTION_NOT_PERMITTED)
-    caution = [] if observation.verdict is Verdict.NO_FAILED_CHECKS else [observation.verdict.value]
-    return Decision(tolerated=(*(check.value for check in unknown), *caution))
+    tolerated: list[str] = []
+    if Status.UNKNOWN in required:
+        if not policy.tolerate_unknown_required:
+            return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
+        unknown = observation.names(Status.UNKNOWN)
+        tolerated = [check.value for check in policy.required_proven if check in unknown]
+    if verdict is Verdict.DELEGATE_WITH_CAUTION:
+        if policy.on_caution is OnCaution.DENY:
+            return Decision(Reason.CAUTION_NOT_PERMITTED)
+        tolerated.append(verdict.value)
+    return Decision(tolerated=tuple(tolerated))
 
 
 def _tolerates(evidence: EvidenceUnavailable | ContractViolation, policy: Policy) -> bool:

@@ -1,7 +1,5 @@
 """Binding: what is protected, and every way in which a server is not the approved one."""
 
-from dataclasses import fields, replace
-
 import pytest
 from usr.plugins.agent_guild_preflight.helpers.binding import (
     Approval,
@@ -27,7 +25,7 @@ GOOD = ServerView(
     headers_digest=b"1",
     exposes_tool=True,
 )
-LOCAL = replace(GOOD, is_remote=False, url="")
+LOCAL = GOOD._replace(is_remote=False, url="")
 
 # Each flaw, in the order in which the first one found is the reason.
 FLAWS = [
@@ -60,16 +58,16 @@ def reason(seen: View, approval: Approval = APPROVAL) -> Reason | None:
         (view(), APPROVAL),
         (view(GOOD, GOOD), APPROVAL),
         (view(LOCAL), APPROVAL),
-        (view(replace(GOOD, url="https://other.example/")), APPROVAL),
+        (view(GOOD._replace(url="https://other.example/")), APPROVAL),
         (view(GOOD, name="other"), APPROVAL),  # by its URL, whatever its name
-        (view(replace(GOOD, url="https://other.example/"), GOOD, name="other"), APPROVAL),
-        (view(replace(GOOD, exposes_tool=False), name="other"), APPROVAL),
+        (view(GOOD._replace(url="https://other.example/"), GOOD, name="other"), APPROVAL),
+        (view(GOOD._replace(exposes_tool=False), name="other"), APPROVAL),
         (view(name="other"), None),
         (view(LOCAL, name="other"), None),
-        (view(replace(GOOD, url="https://other.example/"), name="other"), None),
-        (view(replace(GOOD, url=URL + "/"), name="other"), None),
-        (view(replace(GOOD, url=URL.upper()), name="other"), None),
-        (view(replace(GOOD, is_remote=False), name="other"), None),
+        (view(GOOD._replace(url="https://other.example/"), name="other"), None),
+        (view(GOOD._replace(url=URL + "/"), name="other"), None),
+        (view(GOOD._replace(url=URL.upper()), name="other"), None),
+        (view(GOOD._replace(is_remote=False), name="other"), None),
     ],
 )
 def test_a_call_is_protected_by_name_or_by_url(seen: View, approval: Approval | None) -> None:
@@ -78,7 +76,7 @@ def test_a_call_is_protected_by_name_or_by_url(seen: View, approval: Approval | 
 
 def test_the_name_comes_before_the_url() -> None:
     protected = {"maps": "https://maps.example/", "weather": URL}
-    stolen = replace(GOOD, url="https://maps.example/")
+    stolen = GOOD._replace(url="https://maps.example/")
 
     assert classify(view(stolen), protected) == APPROVAL
 
@@ -95,7 +93,7 @@ def test_the_approved_server_is_bound() -> None:
 
 
 def test_the_approved_url_under_another_name_is_bound_to_that_server() -> None:
-    other = replace(GOOD, name="other")
+    other = GOOD._replace(name="other")
 
     assert compare(view(other, name="other"), APPROVAL).server is other
 
@@ -123,9 +121,9 @@ def test_the_first_flaw_is_the_reason(first: int) -> None:
     for _, flaw in FLAWS[first:]:
         later |= flaw
 
-    assert reason(view(replace(GOOD, **only))) is expected
-    assert reason(view(replace(GOOD, **later))) is expected
-    assert reason(view(replace(GOOD, **later), GOOD)) is Reason.SERVER_AMBIGUOUS
+    assert reason(view(GOOD._replace(**only))) is expected
+    assert reason(view(GOOD._replace(**later))) is expected
+    assert reason(view(GOOD._replace(**later), GOOD)) is Reason.SERVER_AMBIGUOUS
 
 
 @pytest.mark.parametrize(
@@ -144,7 +142,7 @@ def test_the_first_flaw_is_the_reason(first: int) -> None:
     ],
 )
 def test_the_url_is_compared_byte_for_byte(url: str) -> None:
-    assert reason(view(replace(GOOD, url=url))) is Reason.URL_MISMATCH
+    assert reason(view(GOOD._replace(url=url))) is Reason.URL_MISMATCH
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_the_url_is_compared_byte_for_byte(url: str) -> None:
 def test_a_header_may_name_the_approved_host_only(
     named_hosts: tuple[str, ...], expected: Reason | None
 ) -> None:
-    assert reason(view(replace(GOOD, named_hosts=named_hosts))) is expected
+    assert reason(view(GOOD._replace(named_hosts=named_hosts))) is expected
 
 
 @pytest.mark.parametrize(
@@ -176,7 +174,7 @@ def test_a_header_may_name_the_approved_host_only(
     ],
 )
 def test_the_approved_host_has_its_port_only_where_the_url_has_one(url: str, host: str) -> None:
-    server = replace(GOOD, url=url, named_hosts=(host,))
+    server = GOOD._replace(url=url, named_hosts=(host,))
 
     assert reason(view(server), Approval("weather", url)) is None
 
@@ -196,12 +194,12 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(ServerView)])
+@pytest.mark.parametrize("field", ServerView._fields)
 def test_a_binding_with_any_change_is_another_binding(field: str) -> None:
     before = Binding("forecast", GOOD)
 
-    assert before == Binding("forecast", replace(GOOD))
-    assert before != Binding("forecast", replace(GOOD, **{field: CHANGES[field]}))
+    assert before == Binding("forecast", GOOD._replace())
+    assert before != Binding("forecast", GOOD._replace(**{field: CHANGES[field]}))
 
 
 def test_another_tool_is_another_binding() -> None:
@@ -210,7 +208,7 @@ def test_another_tool_is_another_binding() -> None:
 
 def test_a_refusal_says_its_reason_and_nothing_else() -> None:
     with pytest.raises(BindingRefused) as refused:
-        compare(view(replace(GOOD, url="https://secret.example/")), APPROVAL)
+        compare(view(GOOD._replace(url="https://secret.example/")), APPROVAL)
 
     assert str(refused.value) == "url_mismatch"
     assert refused.value.args == ("url_mismatch",)
@@ -247,5 +245,5 @@ def test_the_spellings_in_which_a_header_names_the_same_host(
 ) -> None:
     for hosts, expected in ((same, None), (other, Reason.TRANSPORT_ALTERED)):
         for host in hosts:
-            seen = view(replace(GOOD, url=url, named_hosts=(host,)))
+            seen = view(GOOD._replace(url=url, named_hosts=(host,)))
             assert reason(seen, Approval("weather", url)) is expected, host

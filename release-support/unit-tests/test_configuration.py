@@ -1,6 +1,7 @@
 """The settings: every default, limit, wrong type and typo, and what is protected meanwhile."""
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -495,3 +496,43 @@ def test_any_file_is_read_or_refused_with_printable_paths(raw: dict[str, object]
 
     assert shown.isascii()
     assert shown.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ({"timeout_seconds": 1}, {"timeout_seconds": True}),
+        ({"cache_ttl_seconds": 0}, {"cache_ttl_seconds": False}),
+        ({"cache_ttl_seconds": 0.0}, {"cache_ttl_seconds": False}),
+        ({"allow_private_hosts": True}, {"allow_private_hosts": 1}),
+        (
+            {"policy": {"tolerate_unknown_required": False}},
+            {"policy": {"tolerate_unknown_required": 0}},
+        ),
+    ],
+)
+def test_what_was_read_before_is_not_taken_for_its_equal(good, bad):
+    """Python holds 1, 1.0 and true for equal; the settings do not, in whatever order they come."""
+    assert good == bad
+    for _ in range(2):
+        assert parse(good) == parse(good)
+        refused(bad)
+
+
+def test_what_was_read_before_cannot_be_changed():
+    with pytest.raises(TypeError):
+        parse({"protected_servers": {"weather": "x"}}).protected_servers["weather"] = "y"
+    assert parse({"protected_servers": {"weather": "x"}}).protected_servers == {"weather": "x"}
+
+
+def endless():
+    value = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("value", [endless(), object(), {1}, date(2026, 11, 30)], ids=type)
+def test_values_of_no_plain_kind(value):
+    """YAML has dates and sets, and a plugin may hand anything over; none is a setting."""
+    error = refused({"protected_servers": {}, "timeout_seconds": value, "policy": value})
+    assert [path for path, _ in error.problems] == ["policy", "timeout_seconds"]
