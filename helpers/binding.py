@@ -6,9 +6,10 @@ Rules of this module:
    whatever its name.
 2. For a protected call there is exactly one live server of that name, it is remote, its
    URL is the approved one byte for byte, it verifies TLS, no header of it names another
-   host, and it exposes the tool. The first of these that fails is the reason.
+   host, and it exposes the tool. Where tools are pinned, this one is, there is one of its
+   name, and its definition is the pinned one. The first of these that fails is the reason.
 3. Two bindings are equal only when nothing differs that decides where the call goes: the
-   URL, the transport, the scope, every header.
+   URL, the transport, the scope, every header, and a pinned tool's definition.
 
 The comparison is pure: it works on a plain view of the servers, which `host` makes from
 the framework's own configuration. Views are made for every call, and tuples are made in a
@@ -21,6 +22,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from .configuration import Approval
 from .reasons import Reason, Refusal
 
 
@@ -41,6 +43,7 @@ class ServerView(NamedTuple):
         named_hosts: the hosts that its headers name, lower case, each as configured.
         headers_digest: changes with any header; tells nothing about them.
         exposes_tool: the tool that is to be called is there and not disabled.
+        definitions: the digest of each tool of that name, where tools are pinned.
     """
 
     name: str
@@ -52,6 +55,7 @@ class ServerView(NamedTuple):
     named_hosts: tuple[str, ...]
     headers_digest: bytes
     exposes_tool: bool
+    definitions: tuple[str, ...] = ()
 
 
 class View(NamedTuple):
@@ -67,13 +71,6 @@ class View(NamedTuple):
     servers: tuple[ServerView, ...]
 
 
-class Approval(NamedTuple):
-    """What the operator approved: a server name with its URL."""
-
-    name: str
-    url: str
-
-
 class Binding(NamedTuple):
     """The one server that a protected call goes to."""
 
@@ -81,22 +78,22 @@ class Binding(NamedTuple):
     server: ServerView
 
 
-def classify(view: View, protected_servers: Mapping[str, str]) -> Approval | None:
+def classify(view: View, protected_servers: Mapping[str, Approval]) -> Approval | None:
     """Say whether a call is protected, and by which approval.
 
     Args:
         view: what there is under the name that the call goes to.
-        protected_servers: approved URL by normalised name.
+        protected_servers: what is approved, by normalised name.
 
     Returns:
         The approval, by name before by URL; None for a call that is not protected.
     """
     if view.server in protected_servers:
-        return Approval(view.server, protected_servers[view.server])
+        return protected_servers[view.server]
     urls = {server.url for server in view.servers if server.is_remote}
-    for name, url in protected_servers.items():
-        if url in urls:
-            return Approval(name, url)
+    for approval in protected_servers.values():
+        if approval.url in urls:
+            return approval
     return None
 
 
@@ -128,7 +125,18 @@ def compare(view: View, approval: Approval) -> Binding:
         raise BindingRefused(Reason.TRANSPORT_ALTERED)
     if not server.exposes_tool:
         raise BindingRefused(Reason.TOOL_NOT_EXPOSED)
+    if approval.pins is not None:
+        _require_pinned(approval.pins.get(view.tool), server.definitions)
     return Binding(view.tool, server)
+
+
+def _require_pinned(pin: str | None, definitions: tuple[str, ...]) -> None:
+    if pin is None:
+        raise BindingRefused(Reason.TOOL_NOT_PINNED)
+    if len(definitions) > 1:
+        raise BindingRefused(Reason.TOOL_AMBIGUOUS)
+    if definitions != (pin,):
+        raise BindingRefused(Reason.DEFINITION_CHANGED)
 
 
 def _same_host(url: str) -> frozenset[str]:

@@ -25,6 +25,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from .reasons import Reason, Refusal, SubReason
 from .verdicts import Verdict
 
 # An ASCII letter or underscore, escaped once or, in JSON within JSON, more often. It only
@@ -52,6 +53,18 @@ class Claims:
 
 
 NO_CLAIMS: Final = Claims()
+
+
+class EvidenceUnavailable(Refusal):
+    """The service gave no usable answer.
+
+    Attributes:
+        claims: the verdicts and failed checks that an unusable answer claims anyway.
+    """
+
+    def __init__(self, sub_reason: SubReason, claims: Claims) -> None:
+        super().__init__(Reason.EVIDENCE_UNAVAILABLE, sub_reason)
+        self.claims = claims
 
 
 def read_claims(body: bytes) -> Claims:

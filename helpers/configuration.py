@@ -16,25 +16,25 @@ The module imports nothing of the framework; its `normalize_name` is handed in.
 
 from __future__ import annotations
 
-import marshal
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
+from .pins import is_digest
 from .policy import OnCaution, OnUnavailable, Policy
-from .reasons import Reason, Refusal
+from .problems import InvalidConfiguration, Problem, shown_path
 from .verdicts import Check
 
 MAX_TIMEOUT_SECONDS: Final = 15.0
 MAX_CACHE_TTL_SECONDS: Final = 86_400.0
 MAX_NAME_CHARACTERS: Final = 128
-MAX_PATH_CHARACTERS: Final = 80
-MAX_REMEMBERED: Final = 32  # settings
+
+# Stands for a file that its loader cannot read.
+UNREADABLE: Final = object()
 
 # A local service is a bare loopback origin: one that cannot lead anywhere else.
 _LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
@@ -43,40 +43,18 @@ _LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
 Choice = TypeVar("Choice", bound=StrEnum)
 
 
-class Problem(StrEnum):
-    """What can be wrong with one key; the value is the sentence for the operator."""
-
-    UNREADABLE = "cannot be read as plain JSON, or is gone"
-    NOT_AN_OBJECT = "must be an object, {...}"
-    UNKNOWN_KEY = "is not a setting"
-    NOT_TEXT = "must be a text"
-    NOT_BOOLEAN = "must be true or false"
-    NOT_A_NUMBER = "must be a number of seconds"
-    OUT_OF_RANGE = "is outside its limits"
-    NOT_A_CHOICE = "is none of the permitted values"
-    NOT_CHECK_NAMES = "must be a list of known check names, each at most once"
-    NOT_LOCAL_ORIGIN = "must be http://127.0.0.1:<port> or http://[::1]:<port>"
-    NAME_UNUSABLE = "is not usable as a server name"
-    NAME_TWICE = "is the same server name as another once normalised"
-
-
-class InvalidConfiguration(Refusal):
-    """The settings do not validate.
+class Approval(NamedTuple):
+    """What the operator approved for one server.
 
     Attributes:
-        problems: every problem as (key path, problem).
-        protected: the protected names with their approved URLs, as far as these can be
-            read; None when it cannot be told which servers are protected.
+        name: the normalised name of the server.
+        url: its URL, byte for byte.
+        pins: digest by tool name; None when the tools are not pinned.
     """
 
-    def __init__(
-        self,
-        problems: tuple[tuple[str, Problem], ...],
-        protected: Mapping[str, str] | None,
-    ) -> None:
-        super().__init__(Reason.INVALID_CONFIGURATION)
-        self.problems = problems
-        self.protected = protected
+    name: str
+    url: str
+    pins: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +62,33 @@ class Configuration:
     """The settings, validated; the defaults are the shipped ones.
 
     Attributes:
-        protected_servers: approved URL by normalised server name.
+        protected_servers: what is approved, by normalised server name.
         policy: what is asked of the evidence.
         timeout_seconds: one wall-clock deadline for a preflight, at most 15.
         cache_ttl_seconds: how old evidence may be; 0 is never old and never shared.
         allow_private_hosts: let private endpoints be told to a local service.
         fixture_guild_origin: the origin of a local service, or None for the public one.
+        floor: the global file stays in force under more specific ones, see `demands`.
     """
 
-    protected_servers: Mapping[str, str] = field(default_factory=dict)
+    protected_servers: Mapping[str, Approval] = field(default_factory=dict)
     policy: Policy = field(default_factory=Policy)
     timeout_seconds: float = 5.0
     cache_ttl_seconds: float = 300.0
     allow_private_hosts: bool = False
     fixture_guild_origin: str | None = None
+    floor: bool = False
 
 
-def parse(raw: object, *, normalize_name: Callable[[str], str]) -> Configuration:
+def parse(
+    raw: object, *, normalize_name: Callable[[str], str], is_global: bool = True
+) -> Configuration:
     """Read the settings.
 
     Args:
-        raw: what the configuration file holds, as parsed JSON or YAML.
+        raw: what the configuration file holds, as parsed JSON or YAML, or `UNREADABLE`.
         normalize_name: the framework's normalisation of server names.
+        is_global: it is the global file, where `floor` may stand.
 
     Returns:
         The configuration.
@@ -113,27 +96,12 @@ def parse(raw: object, *, normalize_name: Callable[[str], str]) -> Configuration
     Raises:
         InvalidConfiguration: with every problem found.
     """
-    try:
-        return _remembered(marshal.dumps(raw, _EXACT), normalize_name)  # type: ignore[arg-type]
-    except ValueError:  # not of plain values only, or nested without end
-        return _parse(raw, normalize_name)
-
-
-# The form without references: equal bytes are equal values, of equal types, in equal order.
-_EXACT: Final = 2
-
-
-@lru_cache(maxsize=MAX_REMEMBERED)
-def _remembered(raw: bytes, normalize_name: Callable[[str], str]) -> Configuration:
-    """Read settings that were read before: the framework gives them anew for every call."""
-    return _parse(marshal.loads(raw), normalize_name)
-
-
-def _parse(raw: object, normalize_name: Callable[[str], str]) -> Configuration:
     reader = _Reader()
     settings = reader.section(raw, "", _SETTINGS, required=True)
     policy = reader.section(settings.get("policy"), "policy", _POLICY_SETTINGS)
     protected = reader.protected_servers(settings.get("protected_servers"), normalize_name)
+    if not is_global and settings.get("floor") is not None:
+        reader.report("floor", Problem.FLOOR_ELSEWHERE)
     configuration = Configuration(
         protected_servers=MappingProxyType(protected or {}),  # remembered, so not to be changed
         policy=Policy(
@@ -148,6 +116,7 @@ def _parse(raw: object, normalize_name: Callable[[str], str]) -> Configuration:
         ),
         allow_private_hosts=reader.flag(settings, "allow_private_hosts"),
         fixture_guild_origin=reader.local_origin(settings, "fixture_guild_origin"),
+        floor=reader.flag(settings, "floor") if is_global else False,
     )
     if reader.problems:
         raise InvalidConfiguration(tuple(reader.problems), protected)
@@ -174,6 +143,7 @@ def _is_local_origin(text: str) -> bool:
 
 _SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
 _POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
+_SERVER_SETTINGS: Final = frozenset({"url", "tools"})
 
 
 class _Reader:
@@ -191,7 +161,8 @@ class _Reader:
         if value is None and not required:
             return {}
         if not isinstance(value, dict):
-            self.report(path, Problem.NOT_AN_OBJECT)
+            unreadable = value is UNREADABLE
+            self.report(path, Problem.UNREADABLE if unreadable else Problem.NOT_AN_OBJECT)
             return {}
         for key in value:
             if key not in known:
@@ -200,15 +171,15 @@ class _Reader:
 
     def protected_servers(
         self, value: object, normalize_name: Callable[[str], str]
-    ) -> dict[str, str] | None:
-        """Give the approved URLs by normalised name, or None where the names are unreadable."""
+    ) -> dict[str, Approval] | None:
+        """Give what is approved by normalised name, or None where the names are unreadable."""
         if value is None:
             return None
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             self.report("protected_servers", Problem.NOT_AN_OBJECT)
             return None
-        protected: dict[str, str] = {}
-        for key, url in value.items():
+        protected: dict[str, Approval] = {}
+        for key, approved in value.items():
             name = normalize_name(key)
             path = f"protected_servers.{key}"
             if not 0 < len(name) <= MAX_NAME_CHARACTERS:
@@ -216,10 +187,32 @@ class _Reader:
             if name in protected:
                 self.report(path, Problem.NAME_TWICE)
                 name = f"{name} ({len(protected)})"  # this one's URL is protected no less
-            if not isinstance(url, str):
-                self.report(path, Problem.NOT_TEXT)
-            protected[name] = url if isinstance(url, str) else ""
+            protected[name] = self.approval(name, approved, path)
         return protected
+
+    def approval(self, name: str, value: object, path: str) -> Approval:
+        if isinstance(value, str):
+            return Approval(name, value)
+        if not isinstance(value, dict):
+            self.report(path, Problem.NOT_A_SERVER)
+            return Approval(name, "")
+        server = self.section(value, path, _SERVER_SETTINGS)
+        url = server.get("url")
+        if not isinstance(url, str):
+            self.report(f"{path}.url", Problem.NOT_TEXT)
+            url = ""
+        return Approval(name, url, self.pins(server.get("tools"), f"{path}.tools"))
+
+    def pins(self, value: object, path: str) -> Mapping[str, str] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.report(path, Problem.NOT_AN_OBJECT)
+            return {}
+        for tool, digest in value.items():
+            if not (isinstance(tool, str) and isinstance(digest, str) and is_digest(digest)):
+                self.report(f"{path}.{tool}", Problem.NOT_A_DIGEST)
+        return MappingProxyType(dict(value))
 
     def flag(self, settings: Mapping[str, Any], key: str, prefix: str = "") -> bool:
         value = settings.get(key)
@@ -279,9 +272,3 @@ class _Reader:
             self.report(key, Problem.NOT_LOCAL_ORIGIN)
             return None
         return value
-
-
-def shown_path(path: str) -> str:
-    """Give a key path as printable ASCII, cut to size: a key is the operator's free text."""
-    text = path.encode("unicode_escape").decode("ascii")
-    return text if len(text) <= MAX_PATH_CHARACTERS else text[: MAX_PATH_CHARACTERS - 3] + "..."

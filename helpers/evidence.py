@@ -20,9 +20,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from .contract import Observation, written
-from .denial import cause
+from .demands import Source
 from .judgement import Judgement
+from .problems import InvalidConfiguration
 from .untrusted import untrusted
+from .wording import cause
 
 DECISIONS_KEY: Final = "agent_guild_preflight.decisions"
 LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
@@ -87,6 +89,8 @@ def write_log(agent: Any, judgement: Judgement) -> None:
         "tolerated": ", ".join(judgement.tolerated) or "nothing",
         "next_step": judgement.next_step or "none",
     }
+    if judgement.source is Source.FLOOR and judgement.reason is not None:
+        fields["refused_by"] = judgement.source.value
     if judgement.unforeseen:
         fields["unforeseen"] = judgement.unforeseen
     agent.context.log.log(
@@ -97,20 +101,19 @@ def write_log(agent: Any, judgement: Judgement) -> None:
     )
 
 
-def write_configuration_log(
-    agent: Any, problems: tuple[tuple[str, str], ...], every_tool_is_refused: bool
-) -> None:
+def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: Source) -> None:
     """Write what is wrong with the settings into the chat log, for the operator.
 
     Args:
         agent: the calling agent.
-        problems: key path and problem, for each.
-        every_tool_is_refused: it cannot be told which servers are protected.
+        invalid: what is wrong with them.
+        source: which file it is wrong with.
     """
-    lines = [f"{path or 'the file'}: {problem}" for path, problem in problems]
-    if every_tool_is_refused:
+    where = "global config.json, " if source is Source.FLOOR else ""
+    lines = [f"{where}{path or 'the file'}: {problem}" for path, problem in invalid.problems]
+    if invalid.protected is None:
         lines.append(
-            "protected_servers: is missing or unreadable, so every MCP tool is refused; after "
+            f"{where}protected_servers: is missing or unreadable, so every MCP tool is refused; after "
             "removing the plugin, restart Agent Zero"
         )
     agent.context.log.log(
@@ -141,6 +144,7 @@ def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
         "reason": reason and reason.value,
         "sub_reason": judgement.sub_reason and judgement.sub_reason.value,
         "next_step": judgement.next_step if reason else None,
+        "refused_by": judgement.source.value if reason and judgement.source else None,
         "server": judgement.server,
         "tool": untrusted(judgement.tool, MAX_TOOL_CHARACTERS),
         "endpoint": judgement.endpoint,

@@ -33,27 +33,15 @@ import certifi
 import httpcore
 import httpx
 
-from .claims import Claims, read_claims
+from .claims import Claims, EvidenceUnavailable, read_claims
 from .freshness import refuse_head
-from .reasons import Reason, Refusal, SubReason
+from .reasons import SubReason
 
 PRODUCT: Final = "agent_guild_preflight"
 VERSION: Final = "0.1.0"
 MAX_BODY_BYTES: Final = 1024 * 1024
 
 _tls_lock = threading.Lock()
-
-
-class EvidenceUnavailable(Refusal):
-    """The service gave no usable answer.
-
-    Attributes:
-        claims: the verdicts and failed checks that an unusable answer claims anyway.
-    """
-
-    def __init__(self, sub_reason: SubReason, claims: Claims) -> None:
-        super().__init__(Reason.EVIDENCE_UNAVAILABLE, sub_reason)
-        self.claims = claims
 
 
 class Exchange:

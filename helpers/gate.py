@@ -6,7 +6,8 @@ Rules of this module:
 2. A plain local tool costs two attribute reads. Without a protected server nothing is
    sent, logged or kept.
 3. The first stage that refuses wins: configuration, dispatch, endpoint, binding,
-   evidence, policy, re-check, execution.
+   evidence, policy, re-check, execution. Where a call must satisfy two files, both are asked
+   at each stage before the next.
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
@@ -17,21 +18,21 @@ Rules of this module:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import evidence, host
-from .binding import Approval, Binding, BindingRefused, View, classify, compare
-from .configuration import Configuration, InvalidConfiguration
-from .contract import ContractViolation, Observation
-from .denial import GuildPreflightError, line
-from .endpoint import Endpoint, require_disclosable, screen
-from .guild_preflight import PUBLIC_ORIGIN, EvidenceUnavailable, observe
+from .binding import BindingRefused, View, classify, compare
+from .configuration import Approval
+from .demands import Demand
+from .denial import GuildPreflightError
+from .evaluation import Claim, Cleared, clear, weigh
 from .host import Call
 from .judgement import Judgement
-from .policy import Evidence, decide
-from .reasons import Reason, Refusal
+from .problems import InvalidConfiguration
+from .reasons import Reason
+from .wording import line
 
 
 async def guard(agent: Any, tool_name: object) -> None:
@@ -68,9 +69,9 @@ class _Case:
     tool: str = ""
     endpoint: str | None = None
 
-    def found(self, **more: Any) -> Judgement:
-        """Give a judgement with what is known so far."""
-        return Judgement(server=self.server, tool=self.tool, endpoint=self.endpoint, **more)
+    def refused(self, reason: Reason, **more: Any) -> Judgement:
+        """Refuse with what is known so far."""
+        return Judgement(reason, None, self.server, self.endpoint, self.tool, **more)
 
 
 async def _judge_safely(call: Call) -> Judgement | None:
@@ -83,116 +84,90 @@ async def _judge_safely(call: Call) -> Judgement | None:
         unforeseen = type(error).__name__
     if case.is_protected is False:
         return None
-    judgement = case.found(reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen)
+    judgement = case.refused(Reason.INTERNAL_ERROR, unforeseen=unforeseen)
     with contextlib.suppress(Exception):  # the refusal stands, with or without its record
         _keep(case, judgement)
     return judgement
 
 
 async def _judge(case: _Case) -> Judgement | None:
-    try:
-        settings = host.read_configuration(case.call.agent)
-    except InvalidConfiguration as error:
-        invalid = error
-    else:
-        approved = _approval(case, settings.protected_servers)
-        if approved is None:
-            return None
-        judgement = await _judge_protected(case, settings, *approved)
-        _keep(case, judgement)
-        return judgement
-    return _judge_unconfigured(case, invalid)
-
-
-def _judge_unconfigured(case: _Case, invalid: InvalidConfiguration) -> Judgement | None:
-    """Refuse what may be protected, while the settings do not say what is."""
-    call = case.call
-    if invalid.protected is not None and _approval(case, invalid.protected) is None:
+    demands = host.demands_for(case.call.agent)
+    for demand in demands:
+        if demand.protected is None:  # nobody can tell what it protects
+            return _refuse_unconfigured(case, demand)
+    protecting = _protecting(case, demands)
+    case.is_protected = bool(protecting)
+    if not protecting:
         return None
-    case.is_protected = True
-    evidence.write_configuration_log(call.agent, invalid.problems, invalid.protected is None)
-    return case.found(reason=Reason.INVALID_CONFIGURATION)
-
-
-def _approval(case: _Case, protected: Mapping[str, str]) -> tuple[Approval, View] | None:
-    """Give the approval that protects a call, and what there is under its name."""
-    if not protected:
-        case.is_protected = False
-        return None
-    servers = host.servers_for(case.call.agent)
-    for name in case.call.names:
-        view = host.look(servers, name)
-        approval = classify(view, protected)
-        if approval is not None:
-            case.is_protected, case.server, case.tool = True, approval.name, view.tool
-            return approval, view
-        server = host.aliased_server(name, protected)
-        if server is not None:
-            case.is_protected, case.server, case.tool = True, server, view.tool
-            return Approval(server, protected[server]), view
-    case.is_protected = False
-    return None
-
-
-async def _judge_protected(
-    case: _Case, settings: Configuration, approval: Approval, view: View
-) -> Judgement:
-    """Take a protected call through the stages."""
-    try:
-        if case.call.announced != case.call.bound or not host.claim(case.call.tool):
-            raise Refusal(Reason.DISPATCH_MISMATCH)
-        local = settings.fixture_guild_origin
-        endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
-        require_disclosable(endpoint, service_is_local=local is not None)
-        case.endpoint = endpoint.redacted
-        binding = compare(view, approval)
-        if not case.call.is_mcp:  # a local tool, or none, where the server has one
-            raise Refusal(Reason.DISPATCH_MISMATCH)
-    except Refusal as refusal:
-        return case.found(reason=refusal.reason, sub_reason=refusal.sub_reason)
-    origin = local or PUBLIC_ORIGIN
-    found = await _observe(endpoint, origin, settings)
-    decision = decide(found, settings.policy)
-    judgement = case.found(
-        reason=decision.reason,
-        sub_reason=decision.sub_reason,
-        tolerated=decision.tolerated,
-        observation=found if isinstance(found, Observation) else None,
-        error=None if isinstance(found, Observation) else found.sub_reason,
-        guild_origin=origin,
-        cache_ttl_seconds=settings.cache_ttl_seconds,
-    )
-    if decision.reason is not None:
-        return judgement
-    watch = _Watch(case, approval, binding, judgement)
-    # Evidence that was kept was had without waiting: nobody could change anything.
-    if not (judgement.observation and judgement.observation.cached) and not watch.holds():
-        return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=())
-    host.around_execution(case.call.tool, watch.before, watch.after)
+    claims = []
+    for demand, approval, view in protecting:
+        case.server, case.tool = approval.name, view.tool
+        if isinstance(demand.settings, InvalidConfiguration):
+            return _refuse_unconfigured(case, demand)
+        claims.append(Claim(demand.source, demand.settings, approval, view))
+    judgement = await _judge_protected(case, claims)
+    _keep(case, judgement)
     return judgement
 
 
-async def _observe(endpoint: Endpoint, origin: str, settings: Configuration) -> Evidence:
-    try:
-        return await observe(
-            endpoint,
-            origin=origin,
-            timeout_seconds=settings.timeout_seconds,
-            max_age_seconds=settings.cache_ttl_seconds,
-        )
-    except (EvidenceUnavailable, ContractViolation) as refusal:
-        return refusal
+def _refuse_unconfigured(case: _Case, demand: Demand) -> Judgement:
+    """Refuse what is protected, or may be, while the settings do not say how."""
+    assert isinstance(demand.settings, InvalidConfiguration)
+    case.is_protected = True
+    evidence.write_configuration_log(case.call.agent, demand.settings, demand.source)
+    return case.refused(Reason.INVALID_CONFIGURATION, source=demand.source)
+
+
+def _protecting(case: _Case, demands: Sequence[Demand]) -> list[tuple[Demand, Approval, View]]:
+    """Give the demands that protect a call, by which approval, and what is under its name."""
+    if not any(demand.protected for demand in demands):
+        return []
+    servers = host.servers_for(case.call.agent)
+    seen = [(name, host.look(servers, name)) for name in case.call.names]
+    found = []
+    for demand in demands:
+        for name, view in seen:
+            protected = demand.protected or {}
+            approval = classify(view, protected) or host.aliased_approval(name, protected)
+            if approval is not None:
+                if approval.pins is not None:
+                    view = host.look(servers, name, pinned=True)
+                found.append((demand, approval, view))
+                break
+    return found
+
+
+async def _judge_protected(case: _Case, claims: Sequence[Claim]) -> Judgement:
+    """Take a protected call through the stages."""
+    call = case.call
+    if call.announced != call.bound or not host.claim(call.tool):
+        return case.refused(Reason.DISPATCH_MISMATCH)
+    cleared: list[Cleared] = []
+    for claim in claims:
+        found = clear(claim)
+        if isinstance(found, Judgement):
+            return found
+        cleared.append(found)
+        case.endpoint = found.endpoint.redacted
+    if not call.is_mcp:  # a local tool, or none, where the server has one
+        return case.refused(Reason.DISPATCH_MISMATCH)
+    judgement, waited = await weigh(cleared)
+    if judgement.reason is not None:
+        return judgement
+    watch = _Watch(case, cleared, judgement)
+    # Where nothing was awaited, nobody could change anything.
+    if waited and not watch.holds():
+        return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
+    host.around_execution(call.tool, watch.before, watch.after)
+    return judgement
 
 
 class _Watch:
     """Watches the binding of an allowed call until its tool has answered."""
 
-    def __init__(
-        self, case: _Case, approval: Approval, binding: Binding, allowed: Judgement
-    ) -> None:
+    def __init__(self, case: _Case, cleared: Sequence[Cleared], allowed: Judgement) -> None:
         self._case = case
-        self._approval = approval
-        self._binding = binding
+        self._cleared = cleared
         self._allowed = allowed
         self._servers: Any = None
 
@@ -214,15 +189,19 @@ class _Watch:
         self._require(self._compare, Reason.BINDING_CHANGED_DURING_CALL)
 
     def _compare(self) -> bool:
-        call = self._case.call
+        name = str(self._case.call.tool.name)
         try:
-            view = host.look(self._servers, str(call.tool.name))
-            return compare(view, self._approval) == self._binding
+            for claim, _, binding in self._cleared:
+                pinned = claim.approval.pins is not None
+                view = host.look(self._servers, name, pinned=pinned)
+                if compare(view, claim.approval) != binding:
+                    return False
         except BindingRefused:
             return False
+        return True
 
     def _require(self, holds: Callable[[], bool], reason: Reason) -> None:
-        refused = self._allowed._replace(reason=reason, tolerated=())
+        refused = self._allowed._replace(reason=reason, tolerated=(), source=None)
         try:
             if holds():
                 return

@@ -22,14 +22,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from .claims import Claims
+from .claims import Claims, EvidenceUnavailable
 from .contract import ContractViolation, Observation, parse
 from .endpoint import Endpoint
-from .exchange import EvidenceUnavailable, Exchange
+from .exchange import Exchange
 from .flights import Flights
 from .reasons import SubReason
-
-__all__ = ["PUBLIC_ORIGIN", "EvidenceUnavailable", "observe"]
 
 PUBLIC_ORIGIN: Final = "https://agent-guild-5d5r.onrender.com"
 MAX_KEPT_OBSERVATIONS: Final = 256

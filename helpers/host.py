@@ -7,17 +7,12 @@ Rules of this module:
 2. Servers are looked up as the framework itself does when the tool runs, and turned into
    a plain view at once; nothing of the framework goes further into the gate, except the
    agent itself.
-3. Header values decide where a call goes, so a view changes with them; they are secrets,
-   so only a keyed digest of them is kept, and the key dies with the process.
 """
 
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
@@ -25,36 +20,20 @@ from helpers import plugins
 from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
 
-from . import configuration
 from .binding import ServerView, View
-from .configuration import Configuration, InvalidConfiguration, Problem
+from .configuration import UNREADABLE, Approval
+from .demands import Demand, in_force
+from .headers import headers_digest, named_hosts
+from .pins import digest
 
 PLUGIN_NAME: Final = "agent_guild_preflight"
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 CLAIM: Final = "_agent_guild_preflight_claim"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
 
-# Headers by which a server or a proxy in front of it may choose another host.
-HOST_HEADERS: Final = frozenset(
-    {
-        "host",
-        ":authority",
-        "forwarded",
-        "x-forwarded-authority",
-        "x-forwarded-host",
-        "x-forwarded-server",
-        "x-host",
-        "x-http-host-override",
-        "x-original-host",
-        "x-original-url",
-        "x-rewrite-url",
-    }
-)
 # What the framework makes of "server.tool" where a model's provider allows no dot.
 _ALIAS = re.compile(r"[^.]*_[0-9a-f]{8}")
 _NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
-
-_DIGEST_KEY: Final = secrets.token_bytes(32)
 
 
 class Call(NamedTuple):
@@ -113,56 +92,44 @@ def _is_qualified(name: str) -> bool:
     return "." in name or _ALIAS.fullmatch(name) is not None
 
 
-def aliased_server(name: str, protected_servers: Mapping[str, str]) -> str | None:
-    """Give the protected server that an alias, unknown to the agent by now, stands for.
+def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Approval | None:
+    """Give the approval of the server that an alias, unknown to the agent by now, stands for.
 
     Args:
         name: any name; one with a dot names its server itself and is no alias.
-        protected_servers: approved URL by normalised name.
+        protected_servers: what is approved, by normalised name.
 
     Returns:
-        The name of the protected server, or None.
+        The approval, or None where the name is no alias of a protected server.
     """
     match = _ALIAS.fullmatch(name)
-    for server in protected_servers if match else ():
+    for server, approval in protected_servers.items() if match else ():
         if name.startswith(_NO_ALIAS_CHARACTERS.sub("_", server).strip("_") + "_"):
-            return server
+            return approval
     return None
 
 
-def read_configuration(agent: Any) -> Configuration:
-    """Read the settings in force for an agent.
-
-    A project's file must not be able to choose who is asked: a local service counts only
-    when the global file names it too, and is left out otherwise.
+def demands_for(agent: Any) -> tuple[Demand, ...]:
+    """Read the settings that a call of an agent must satisfy.
 
     Args:
-        agent: the calling agent; its project and profile choose the file.
+        agent: the calling agent; its project and profile choose the file in force.
 
     Returns:
-        The validated settings; `fixture_guild_origin` is the local service in force.
-
-    Raises:
-        InvalidConfiguration: the file, or the global one where it is needed, cannot be
-            read, or does not validate.
+        The demand of that file, then that of the floor, if there is one.
     """
-    settings = configuration.parse(_read("", None, agent=agent), normalize_name=normalize_name)
-    origin = settings.fixture_guild_origin
-    if origin is None:
-        return settings
-    protected = settings.protected_servers
-    everywhere = _read("the global file", protected, project_name="", agent_profile="")
-    if configuration.local_origin(everywhere) == origin:
-        return settings
-    return replace(settings, fixture_guild_origin=None)
+    return in_force(
+        _read(agent=agent),
+        _read(project_name="", agent_profile=""),
+        normalize_name=normalize_name,
+    )
 
 
-def _read(path: str, protected: Mapping[str, str] | None, **scope: Any) -> object:
+def _read(**scope: Any) -> object:
     try:
         return plugins.get_plugin_config(PLUGIN_NAME, **scope)
     except Exception:  # malformed JSON or YAML, an unreadable file: whatever the loaders raise
-        problem = InvalidConfiguration(((path, Problem.UNREADABLE),), protected)
-    raise problem
+        return UNREADABLE
 
 
 def servers_for(agent: Any) -> Any:
@@ -178,12 +145,14 @@ def servers_for(agent: Any) -> Any:
     return MCPConfig.get_for_agent(agent)
 
 
-def look(servers: Any, qualified_name: str) -> View:
+def look(servers: Any, qualified_name: str, *, pinned: bool = False) -> View:
     """See what servers there are under the name that a call goes to.
 
     Args:
         servers: the framework's configuration.
         qualified_name: "server.tool"; the tool's part may hold dots.
+        pinned: look at the tool's definition as well; it may change at any time, so nothing
+            of it is remembered.
 
     Returns:
         The view.
@@ -193,7 +162,11 @@ def look(servers: Any, qualified_name: str) -> View:
         server=normalize_name(server_name),
         tool=tool_name,
         servers=tuple(
-            [_view(server, tool_name) for server in servers.servers if server.name == server_name]
+            [
+                _view(server, tool_name, pinned)
+                for server in servers.servers
+                if server.name == server_name
+            ]
         ),
     )
 
@@ -253,9 +226,8 @@ def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], 
     tool.execute = execute_checked
 
 
-def _view(server: Any, tool_name: str) -> ServerView:
+def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
     headers = getattr(server, "headers", None)
-    pairs = _pairs(headers) if headers else []
     return ServerView(
         name=server.name,
         is_remote=isinstance(server, MCPServerRemote),
@@ -263,31 +235,12 @@ def _view(server: Any, tool_name: str) -> ServerView:
         transport=str(getattr(server, "type", "")),
         scope=str(getattr(server, "scope", "")),
         verifies_tls=getattr(server, "verify", None) is True,
-        named_hosts=tuple(
-            [
-                value.strip().lower()
-                for name, value in pairs
-                if name.strip().lower().replace("_", "-") in HOST_HEADERS
-            ]
-        ),
-        headers_digest=_digest(pairs) if pairs else b"",
+        named_hosts=named_hosts(headers),
+        headers_digest=headers_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
+        definitions=_definitions(server, tool_name) if pinned else (),
     )
 
 
-def _pairs(headers: Any) -> list[tuple[str, str]]:
-    """Give headers as pairs of texts; what is none is taken for one that names no host of ours."""
-    items = headers.items() if isinstance(headers, Mapping) else headers
-    try:
-        return [(_text(name), _text(value)) for name, value in items]
-    except (TypeError, ValueError):
-        return [("host", "?")]
-
-
-def _text(value: object) -> str:
-    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def _digest(headers: list[tuple[str, str]]) -> bytes:
-    text = repr(headers).encode("utf-8", "backslashreplace")
-    return blake2b(text, digest_size=16, key=_DIGEST_KEY).digest()
+def _definitions(server: Any, tool_name: str) -> tuple[str, ...]:
+    return tuple([digest(tool) for tool in server.get_tools() if tool["name"] == tool_name])

@@ -10,6 +10,7 @@ import math
 from typing import NamedTuple
 
 from .contract import Observation
+from .demands import Source
 from .reasons import NextStep, Reason, Stage, SubReason
 
 
@@ -26,6 +27,7 @@ class Judgement(NamedTuple):
         tolerated: what an allowing decision tolerated.
         guild_origin: the service that was asked, else None.
         cache_ttl_seconds: how long evidence stays fresh.
+        source: which file's demand it was judged by; None where that does not matter.
         unforeseen: the class of the exception behind `internal_error`, for the operator.
     """
 
@@ -39,6 +41,7 @@ class Judgement(NamedTuple):
     tolerated: tuple[str, ...] = ()
     guild_origin: str | None = None
     cache_ttl_seconds: float = 0.0
+    source: Source | None = None
     unforeseen: str = ""
 
     @property

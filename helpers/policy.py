@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from .claims import Claims
+from .claims import Claims, EvidenceUnavailable
 from .contract import ContractViolation, Observation
-from .guild_preflight import EvidenceUnavailable
 from .reasons import Reason, SubReason
 from .verdicts import Check, Status, Verdict
 

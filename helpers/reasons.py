@@ -4,8 +4,9 @@ Rules of this module:
 
 1. Every way a call can be refused is one member of `Reason`; some carry a
    `SubReason`, which belongs to exactly one reason.
-2. Each reason names its stage, its next step and one fixed sentence. The denial,
-   the chat log, the record and the documentation use these and no text beside them.
+2. Each reason names its stage, its next step, one fixed sentence, and what an operator
+   does about it. The denial, the chat log, the record, the commands and the documentation
+   use these and no text beside them.
 3. Nothing here is computed from input. A new way to refuse begins with a member here.
 
 The module imports nothing of the framework and nothing of the other rooms.
@@ -47,7 +48,9 @@ class NextStep(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a call was refused: value, stage, next step, sentence.
+    """Why a call was refused: value, stage, next step, sentence, remedy.
+
+    The remedy says to the operator what to do; no model is shown it.
 
     A reason whose next step is `RETRY_LATER` becomes `RETRY_AFTER` when the evidence
     that decided is cached and will expire; see `policy.Decision`.
@@ -56,122 +59,168 @@ class Reason(StrEnum):
     stage: Stage
     next_step: NextStep
     sentence: str
+    remedy: str
 
     INVALID_CONFIGURATION = (
         "invalid_configuration",
         Stage.CONFIGURATION,
         NextStep.OPERATOR,
         "The gate's settings cannot be read or do not validate.",
+        "Run lint; it names every key that is wrong and what mends it.",
     )
     DISPATCH_MISMATCH = (
         "dispatch_mismatch",
         Stage.DISPATCH,
         NextStep.RETRY_LATER,
         "The announced tool and the bound tool are not the same call.",
+        "Nothing, if it stays rare: two calls met on one agent. If it repeats, look for a "
+        "hook or a plugin that renames tools.",
     )
     ENDPOINT_REFUSED = (
         "endpoint_refused",
         Stage.ENDPOINT,
         NextStep.OPERATOR,
         "The approved URL must not be disclosed or is not written in its one spelling.",
+        "Write the URL in its one spelling, here and in the MCP settings; see the sub-reason.",
     )
     SERVER_NOT_CONFIGURED = (
         "server_not_configured",
         Stage.BINDING,
         NextStep.OPERATOR,
         "No live MCP server carries the protected name.",
+        "Add the server to the MCP settings, enable it, or remove its name from protected_servers.",
     )
     SERVER_AMBIGUOUS = (
         "server_ambiguous",
         Stage.BINDING,
         NextStep.OPERATOR,
         "More than one live MCP server carries the protected name.",
+        "Rename or remove one of the servers in the MCP settings.",
     )
     SERVER_NOT_REMOTE = (
         "server_not_remote",
         Stage.BINDING,
         NextStep.OPERATOR,
         "The protected name belongs to a server that is not a remote one.",
+        "Remove the name from protected_servers, or give the server a URL in the MCP settings.",
     )
     URL_MISMATCH = (
         "url_mismatch",
         Stage.BINDING,
         NextStep.OPERATOR,
         "The MCP settings name another URL than the approved one.",
+        "Find out who changed the URL; then make both files say the same, byte for byte.",
     )
     TRANSPORT_ALTERED = (
         "transport_altered",
         Stage.BINDING,
         NextStep.OPERATOR,
         "The URL is the approved one, but TLS verification is off or a header names another host.",
+        "Set verify to true and remove the header from the server's MCP settings.",
     )
     TOOL_NOT_EXPOSED = (
         "tool_not_exposed",
         Stage.BINDING,
         NextStep.OPERATOR,
         "The server does not expose this tool now.",
+        "See whether the server can be reached and whether the tool is disabled; then "
+        "reload the MCP settings.",
+    )
+    TOOL_NOT_PINNED = (
+        "tool_not_pinned",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The server's tools are pinned, and this one is not among them.",
+        "Read the tool's definition; if you approve it, add its digest from the command pin.",
+    )
+    TOOL_AMBIGUOUS = (
+        "tool_ambiguous",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The server exposes more than one tool of this name, and its tools are pinned.",
+        "Have the server's operator name each tool once.",
+    )
+    DEFINITION_CHANGED = (
+        "definition_changed",
+        Stage.BINDING,
+        NextStep.OPERATOR,
+        "The tool's name, description or input schema is not the one that was pinned.",
+        "Compare with the command pin; pin the new definition only after reading it.",
     )
     EVIDENCE_UNAVAILABLE = (
         "evidence_unavailable",
         Stage.EVIDENCE,
         NextStep.RETRY_LATER,
         "The preflight service gave no usable answer.",
+        "Try again later; see the sub-reason. on_unavailable says what a missing answer means.",
     )
     EVIDENCE_INCONSISTENT = (
         "evidence_inconsistent",
         Stage.EVIDENCE,
         NextStep.RETRY_LATER,
         "The preflight service gave an answer that breaks its own contract.",
+        "Try again later. If it stays, the service has changed its contract: update the plugin.",
     )
     DO_NOT_DELEGATE = (
         "do_not_delegate",
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "The endpoint was seen not to do what it is listed for.",
+        "See with check which of the service's checks failed; repair the server.",
     )
     REQUIRED_CHECK_FAILED = (
         "required_check_failed",
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "A check that the policy requires has failed.",
+        "See with check which one; repair the server, or change policy.required_proven.",
     )
     REQUIRED_CHECK_UNKNOWN = (
         "required_check_unknown",
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "A check that the policy requires could not be made.",
+        "See with check which one; tolerate_unknown_required permits what could not be checked.",
     )
     CAUTION_NOT_PERMITTED = (
         "caution_not_permitted",
         Stage.POLICY,
         NextStep.OPERATOR,
         "The verdict asks for caution, and the policy does not permit that.",
+        "See with check what failed; set policy.on_caution to allow if you accept that.",
     )
     BINDING_CHANGED = (
         "binding_changed",
         Stage.RECHECK,
         NextStep.RETRY_LATER,
         "The server's settings changed while the call was being checked.",
+        "Find out what changed the server's settings just then.",
     )
     BINDING_CHANGED_DURING_CALL = (
         "binding_changed_during_call",
         Stage.EXECUTION,
         NextStep.OPERATOR,
-        "The server's settings changed while the call ran; it was made, and its result is withheld.",
+        "The server's settings changed while the call ran; it was made, and its result is "
+        "withheld.",
+        "Find out what changed the server's settings just then; the call itself was made.",
     )
     INTERNAL_ERROR = (
         "internal_error",
         Stage.ANY,
         NextStep.OPERATOR,
         "The gate met a condition that it does not know.",
+        "Report it, with the class of the exception that the chat log names.",
     )
 
-    def __new__(cls, value: str, stage: Stage, next_step: NextStep, sentence: str) -> Reason:
+    def __new__(
+        cls, value: str, stage: Stage, next_step: NextStep, sentence: str, remedy: str
+    ) -> Reason:
         member = str.__new__(cls, value)
         member._value_ = value
         member.stage = stage
         member.next_step = next_step
         member.sentence = sentence
+        member.remedy = remedy
         return member
 
 

@@ -52,18 +52,22 @@ async def median(work: Callable[[], Awaitable[Any]], rounds: int = ROUNDS) -> fl
 
 
 class Clock:
-    """Adds up the time spent in the framework's own calls."""
+    """Adds up the time spent in the framework's own calls, those within each other once."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._depth = 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
+            self._depth += 1
             began = time.perf_counter()
             try:
                 return function(*arguments, **named)
             finally:
-                self.seconds += time.perf_counter() - began
+                self._depth -= 1
+                if not self._depth:
+                    self.seconds += time.perf_counter() - began
 
         return call
 
@@ -109,8 +113,13 @@ class Bench:
                     }
                 )
             self.configure()
-            for part in (self.local_tool, self.cached, self.fresh, self.concurrent, self.memory):
+            self.machine()
+            for part in (
+                *(self.local_tool, self.cached, self.pinned),
+                *(self.fresh, self.concurrent, self.memory),
+            ):
                 part()
+            self.machine()
 
     def configure(self, **settings: Any) -> None:
         self.operator.configure(
@@ -121,6 +130,18 @@ class Bench:
                 **settings,
             }
         )
+
+    def machine(self) -> None:
+        """Show how fast the machine is now: what the figures beside it are worth."""
+
+        def spin() -> float:
+            began = time.perf_counter()
+            sum(number * number for number in range(2_000))
+            return time.perf_counter() - began
+
+        times = sorted(spin() for _ in range(3_000))
+        value = f"{micro(times[0])} - {micro(times[len(times) // 2])}"
+        show("the machine: a fixed loop, at best - in the middle", value)
 
     def chat(self, project: str | None = None) -> Any:
         from stage.chats import Chat
@@ -144,7 +165,6 @@ class Bench:
                 await guard(agent, "response")
 
         show("local tool, the gate alone", micro(asyncio.run(median(many)) / 100), "target: 5 us")
-        chat.legacy("other.echo", {"text": "x"})
         plugin = self.operator.config_path().parent / ".toggle-0"
         times: dict[bool, list[float]] = {True: [], False: []}
         with quiet():
@@ -171,8 +191,10 @@ class Bench:
     def cached(self) -> None:
         print("(b) a protected call with cached evidence")
         self._cached("without a project", None)
-        self.operator.set_project_mcp("bench", {})
+        with quiet():
+            self.operator.set_project_mcp("bench", {})
         self._cached("in a project", "bench")
+        self._alone()
 
     def _cached(self, where: str, project: str | None) -> None:
         from usr.plugins.agent_guild_preflight.helpers import host
@@ -203,7 +225,61 @@ class Bench:
         spent = statistics.median(whole)
         show(f"{where}: the whole gate", micro(spent), f"{spent / self.dispatch:.2%} of a dispatch")
         mine = statistics.median(own)
-        show(f"{where}: all but the framework's own calls", micro(mine), "target: 60 us")
+        show(f"{where}: all but the framework's own calls", micro(mine))
+
+    def _alone(self) -> None:
+        """Measure the gate while the framework's own calls are answered from memory.
+
+        In place, they leave the processor's caches to themselves; here is what our own
+        instructions take.
+        """
+        from usr.plugins.agent_guild_preflight.helpers import host
+        from usr.plugins.agent_guild_preflight.helpers.gate import guard
+
+        chat = self.chat()
+        agent, times = chat.agent, []
+        settings = host.plugins.get_plugin_config("agent_guild_preflight", agent=agent)
+        servers = host.MCPConfig.get_for_agent(agent)
+
+        async def calls(rounds: int) -> None:
+            for _ in range(rounds):
+                agent.loop_data.current_tool = mcp_tool(agent, "tools.echo")
+                began = time.perf_counter()
+                await guard(agent, "tools.echo")
+                times.append(time.perf_counter() - began)
+
+        with (
+            quiet(),
+            answered(host.plugins, "get_plugin_config", settings),
+            answered(host.MCPConfig, "get_for_agent", servers),
+            answered(chat.context.log, "log", None),
+        ):
+            asyncio.run(calls(ROUNDS * 10))
+        times.sort()
+        what = "the same, these calls answered from memory"
+        show(f"{what}: median", micro(times[len(times) // 2]), "target: 60 us")
+        show(f"{what}: quietest tenth", micro(times[len(times) // 10]))
+
+    def pinned(self) -> None:
+        from usr.plugins.agent_guild_preflight.helpers import pins
+
+        fields = {
+            f"field_{number}": {"type": "string", "description": "What this field is for."}
+            for number in range(12)
+        }
+        tool = {
+            "name": "forecast",
+            "description": "Gives the forecast of a place. " * 8,
+            "input_schema": {"type": "object", "properties": fields, "required": [*fields]},
+        }
+
+        async def many() -> None:
+            for _ in range(100):
+                pins.digest(tool)
+
+        size = len(pins.canonical(tool))
+        spent = asyncio.run(median(many)) / 100
+        show(f"the digest of a definition of {size:,} bytes", micro(spent), "target: 50 us")
 
     # (c)
     def fresh(self) -> None:
@@ -313,6 +389,17 @@ def timed(clock: Clock, owner: Any, name: str) -> Iterator[None]:
     """Add the time spent in one function of the framework to a clock."""
     original = getattr(owner, name)
     setattr(owner, name, clock.timed(original))
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+@contextlib.contextmanager
+def answered(owner: Any, name: str, answer: Any) -> Iterator[None]:
+    """Have one function of the framework answered from memory."""
+    original = getattr(owner, name)
+    setattr(owner, name, lambda *_, **__: answer)
     try:
         yield
     finally:

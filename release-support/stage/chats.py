@@ -89,15 +89,18 @@ class Operator:
             self._mcp = text
 
     def set_project_mcp(self, project: str, servers: dict[str, Any]) -> None:
-        """Write a project's MCP servers; it inherits the global ones."""
+        """Write a project's MCP servers; it inherits the global ones.
+
+        It gets a header, without which the framework takes no parallel child into it.
+        """
         folder = self.root / "usr" / "projects" / project / ".a0proj"
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "project.json").write_text(json.dumps({"title": project}))
         (folder / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}))
         current = {**settings.get_settings(), "mcp_servers": self._mcp or "{}"}
         (self.root / "usr" / "settings.json").write_text(json.dumps(current))
         if hasattr(settings, "reload_settings"):
             settings.reload_settings()
-        MCPConfig.clear_project_instances()
 
     def live_server(self, name: str) -> Any:
         """Give the live global server object of a name."""

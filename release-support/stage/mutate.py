@@ -20,10 +20,16 @@ from typing import Final
 
 CHECKOUT: Final = Path(__file__).parents[2]
 PLUGIN: Final = "usr/plugins/agent_guild_preflight"
-PURE: Final = ("contract", "policy", "endpoint", "configuration", "binding")
-UNIT_TESTS: Final = ("contract", "policy", "endpoint", "configuration", "binding", "vocabulary")
+PURE: Final = (
+    *("contract", "policy", "endpoint", "configuration", "binding"),
+    *("demands", "evaluation", "pins"),
+)
+UNIT_TESTS: Final = (*PURE, "vocabulary")
 GATE_TESTS: Final = ("test_decisions", "test_untouched", "test_dispatch", "test_binding_changes")
-GATE_TESTS_LATE: Final = ("test_last_moment", "test_evidence", "test_settings")
+GATE_TESTS_LATE: Final = (
+    *("test_last_moment", "test_floor", "test_pins"),
+    *("test_evidence", "test_settings", "test_parallel_evidence"),
+)
 TARGET: Final = 0.95
 SECONDS: Final = 300
 

@@ -2,7 +2,6 @@
 
 import pytest
 from usr.plugins.agent_guild_preflight.helpers.binding import (
-    Approval,
     Binding,
     BindingRefused,
     ServerView,
@@ -10,10 +9,13 @@ from usr.plugins.agent_guild_preflight.helpers.binding import (
     classify,
     compare,
 )
+from usr.plugins.agent_guild_preflight.helpers.configuration import Approval
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
 
 URL = "https://mcp.example.com:8443/mcp"
 APPROVAL = Approval("weather", URL)
+DIGEST = "sha256:" + "0" * 64
+OTHER_DIGEST = "sha256:" + "0" * 63 + "1"
 GOOD = ServerView(
     name="weather",
     is_remote=True,
@@ -71,14 +73,21 @@ def reason(seen: View, approval: Approval = APPROVAL) -> Reason | None:
     ],
 )
 def test_a_call_is_protected_by_name_or_by_url(seen: View, approval: Approval | None) -> None:
-    assert classify(seen, {"weather": URL}) == approval
+    assert classify(seen, {"weather": APPROVAL}) == approval
 
 
 def test_the_name_comes_before_the_url() -> None:
-    protected = {"maps": "https://maps.example/", "weather": URL}
+    protected = {"maps": Approval("maps", "https://maps.example/"), "weather": APPROVAL}
     stolen = GOOD._replace(url="https://maps.example/")
 
     assert classify(view(stolen), protected) == APPROVAL
+
+
+def test_the_approval_that_protects_a_call_keeps_its_pins() -> None:
+    pinned = APPROVAL._replace(pins={"forecast": DIGEST})
+
+    assert classify(view(GOOD), {"weather": pinned}) is pinned
+    assert classify(view(GOOD, name="other"), {"weather": pinned}) is pinned
 
 
 def test_nothing_is_protected_without_protected_servers() -> None:
@@ -179,6 +188,64 @@ def test_the_approved_host_has_its_port_only_where_the_url_has_one(url: str, hos
     assert reason(view(server), Approval("weather", url)) is None
 
 
+@pytest.mark.parametrize(
+    ("pins", "definitions", "expected"),
+    [
+        (None, (), None),
+        (None, ("",), None),
+        (None, (DIGEST, OTHER_DIGEST), None),
+        ({"forecast.today": DIGEST}, (DIGEST,), None),
+        ({"forecast.today": DIGEST, "history": OTHER_DIGEST}, (DIGEST,), None),
+        ({}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({}, (), Reason.TOOL_NOT_PINNED),
+        ({"history": DIGEST}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({"forecast": DIGEST}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({"Forecast.today": DIGEST}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({"forecast.today ": DIGEST}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({"weather.forecast.today": DIGEST}, (DIGEST,), Reason.TOOL_NOT_PINNED),
+        ({"history": DIGEST}, (DIGEST, DIGEST), Reason.TOOL_NOT_PINNED),
+        ({"forecast.today": DIGEST}, (DIGEST, DIGEST), Reason.TOOL_AMBIGUOUS),
+        ({"forecast.today": DIGEST}, (DIGEST, OTHER_DIGEST), Reason.TOOL_AMBIGUOUS),
+        ({"forecast.today": DIGEST}, (OTHER_DIGEST, DIGEST), Reason.TOOL_AMBIGUOUS),
+        ({"forecast.today": DIGEST}, ("", "", ""), Reason.TOOL_AMBIGUOUS),
+        ({"forecast.today": DIGEST}, (OTHER_DIGEST,), Reason.DEFINITION_CHANGED),
+        ({"forecast.today": DIGEST}, (DIGEST.upper(),), Reason.DEFINITION_CHANGED),
+        ({"forecast.today": DIGEST}, (DIGEST.removeprefix("sha256:"),), Reason.DEFINITION_CHANGED),
+        (
+            {"forecast.today": DIGEST, "history": OTHER_DIGEST},
+            (OTHER_DIGEST,),
+            Reason.DEFINITION_CHANGED,
+        ),
+        ({"forecast.today": DIGEST}, ("",), Reason.DEFINITION_CHANGED),
+        ({"forecast.today": DIGEST}, (), Reason.DEFINITION_CHANGED),
+    ],
+)
+def test_a_pinned_tool_is_there_once_and_as_it_was_pinned(
+    pins: dict[str, str] | None, definitions: tuple[str, ...], expected: Reason | None
+) -> None:
+    seen = view(GOOD._replace(definitions=definitions))
+
+    assert reason(seen, APPROVAL._replace(pins=pins)) is expected
+
+
+def test_a_pinned_tool_is_bound_with_its_definition() -> None:
+    server = GOOD._replace(definitions=(DIGEST,))
+    pinned = APPROVAL._replace(pins={"forecast.today": DIGEST})
+
+    assert compare(view(server), pinned) == Binding("forecast.today", server)
+
+
+@pytest.mark.parametrize(("expected", "flaw"), FLAWS)
+@pytest.mark.parametrize("pins", [{}, {"forecast.today": DIGEST}])
+@pytest.mark.parametrize("definitions", [(OTHER_DIGEST,), (DIGEST, DIGEST)])
+def test_every_other_flaw_comes_before_the_pins(
+    expected: Reason, flaw: dict[str, object], pins: dict[str, str], definitions: tuple[str, ...]
+) -> None:
+    seen = GOOD._replace(definitions=definitions, **flaw)
+
+    assert reason(view(seen), APPROVAL._replace(pins=pins)) is expected
+
+
 # The re-check
 
 CHANGES = {
@@ -191,6 +258,7 @@ CHANGES = {
     "named_hosts": ("mcp.example.com:8443",),
     "headers_digest": b"2",
     "exposes_tool": False,
+    "definitions": (DIGEST,),
 }
 
 

@@ -1,7 +1,6 @@
 """The settings: every default, limit, wrong type and typo, and what is protected meanwhile."""
 
 import re
-from datetime import date
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers import configuration
-from usr.plugins.agent_guild_preflight.helpers.configuration import (
-    Configuration,
-    InvalidConfiguration,
-    Problem,
-)
+from usr.plugins.agent_guild_preflight.helpers.configuration import Approval, Configuration
 from usr.plugins.agent_guild_preflight.helpers.policy import OnCaution, OnUnavailable, Policy
+from usr.plugins.agent_guild_preflight.helpers.problems import InvalidConfiguration, Problem
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
 from usr.plugins.agent_guild_preflight.helpers.verdicts import Check
 
@@ -40,20 +36,20 @@ def normalize_name(name: str) -> str:
     return re.sub(r"\W", "_", name.strip().lower())
 
 
-def parse(raw: object) -> Configuration:
-    return configuration.parse(raw, normalize_name=normalize_name)
+def parse(raw: object, **where: bool) -> Configuration:
+    return configuration.parse(raw, normalize_name=normalize_name, **where)
 
 
-def refused(raw: object) -> InvalidConfiguration:
+def refused(raw: object, **where: bool) -> InvalidConfiguration:
     with pytest.raises(InvalidConfiguration) as caught:
-        parse(raw)
+        parse(raw, **where)
     assert caught.value.reason is Reason.INVALID_CONFIGURATION
     assert caught.value.sub_reason is None
     return caught.value
 
 
-def problems(raw: object) -> list[tuple[str, Problem]]:
-    return list(refused(raw).problems)
+def problems(raw: object, **where: bool) -> list[tuple[str, Problem]]:
+    return list(refused(raw, **where).problems)
 
 
 # Defaults
@@ -72,6 +68,7 @@ def test_an_empty_file_means_the_documented_defaults() -> None:
         cache_ttl_seconds=300.0,
         allow_private_hosts=False,
         fixture_guild_origin=None,
+        floor=False,
     )
 
 
@@ -83,6 +80,7 @@ def test_the_shipped_file_states_every_setting_with_its_default() -> None:
     assert shipped["policy"].keys() == Policy.__dataclass_fields__.keys()
     changed = {**shipped, "policy": dict.fromkeys(shipped["policy"])}
     assert parse(changed) == Configuration()
+    assert parse(shipped, is_global=False) == Configuration()
 
 
 def test_null_means_the_default() -> None:
@@ -108,6 +106,8 @@ def test_null_means_the_default() -> None:
         ({"cache_ttl_seconds": 86400}, {"cache_ttl_seconds": 86400.0}),
         ({"allow_private_hosts": True}, {"allow_private_hosts": True}),
         ({"allow_private_hosts": False}, {"allow_private_hosts": False}),
+        ({"floor": True}, {"floor": True}),
+        ({"floor": False}, {"floor": False}),
     ],
 )
 def test_good_values(raw: dict[str, object], expected: dict[str, object]) -> None:
@@ -142,8 +142,8 @@ def test_protected_servers_are_kept_under_their_normalised_names_with_untouched_
     raw = {" My-Server ": " HTTPS://Example.com ", "b\xe4r": ""}
 
     assert parse({"protected_servers": raw}).protected_servers == {
-        "my_server": " HTTPS://Example.com ",
-        "b\xe4r": "",
+        "my_server": Approval("my_server", " HTTPS://Example.com ", None),
+        "b\xe4r": Approval("b\xe4r", "", None),
     }
 
 
@@ -156,6 +156,7 @@ WRONG_TYPE = {
     "cache_ttl_seconds": (Problem.NOT_A_NUMBER, {"integer", "real"}),
     "allow_private_hosts": (Problem.NOT_BOOLEAN, {"boolean"}),
     "fixture_guild_origin": (Problem.NOT_LOCAL_ORIGIN, set()),
+    "floor": (Problem.NOT_BOOLEAN, {"boolean"}),
     "policy.required_proven": (Problem.NOT_CHECK_NAMES, set()),
     "policy.tolerate_unknown_required": (Problem.NOT_BOOLEAN, {"boolean"}),
     "policy.on_caution": (Problem.NOT_A_CHOICE, set()),
@@ -213,6 +214,14 @@ def test_wrong_type_table_names_every_setting() -> None:
         ("allow_private_hosts", 0, Problem.NOT_BOOLEAN),
         ("allow_private_hosts", 1, Problem.NOT_BOOLEAN),
         ("allow_private_hosts", "", Problem.NOT_BOOLEAN),
+        ("floor", "true", Problem.NOT_BOOLEAN),
+        ("floor", "", Problem.NOT_BOOLEAN),
+        ("floor", 0, Problem.NOT_BOOLEAN),
+        ("floor", 1, Problem.NOT_BOOLEAN),
+        ("floor", 1.0, Problem.NOT_BOOLEAN),
+        ("floor", NAN, Problem.NOT_BOOLEAN),
+        ("floor", [], Problem.NOT_BOOLEAN),
+        ("floor", {}, Problem.NOT_BOOLEAN),
     ],
 )
 def test_limits_and_near_misses(path: str, value: object, problem: Problem) -> None:
@@ -255,6 +264,33 @@ def test_a_file_that_is_no_object_is_no_configuration(raw: object) -> None:
 
     assert error.problems == (("", Problem.NOT_AN_OBJECT),)
     assert error.protected is None
+
+
+@pytest.mark.parametrize("is_global", [True, False])
+def test_a_file_that_its_loader_cannot_read_is_no_configuration(is_global: bool) -> None:
+    error = refused(configuration.UNREADABLE, is_global=is_global)
+
+    assert error.problems == (("", Problem.UNREADABLE),)
+    assert error.protected is None
+
+
+@pytest.mark.parametrize("value", [True, False, "x", "", 0, 1, 0.5, [], {}])
+def test_a_floor_counts_in_the_global_file_only(value: object) -> None:
+    """Its type is no matter: where it stands is what is wrong."""
+    raw = {"floor": value, "protected_servers": {"a": URL}}
+    error = refused(raw, is_global=False)
+
+    assert error.problems == (("floor", Problem.FLOOR_ELSEWHERE),)
+    assert error.protected == {"a": Approval("a", URL)}
+    assert problems({"floor": value, "typo": 1}, is_global=False) == [
+        ("typo", Problem.UNKNOWN_KEY),
+        ("floor", Problem.FLOOR_ELSEWHERE),
+    ]
+
+
+def test_a_floor_elsewhere_that_is_null_is_none() -> None:
+    assert parse({"floor": None}, is_global=False) == Configuration()
+    assert parse({"timeout_seconds": 1}, is_global=False) == Configuration(timeout_seconds=1.0)
 
 
 @pytest.mark.parametrize(
@@ -355,10 +391,13 @@ URL = "https://example.com/"
         ({"": URL}, [("", Problem.NAME_UNUSABLE)]),
         ({" \t": URL}, [(" \\t", Problem.NAME_UNUSABLE)]),
         ({"a" * 129: URL}, [("a" * 59 + "...", Problem.NAME_UNUSABLE)]),
-        ({"a": 1}, [("a", Problem.NOT_TEXT)]),
-        ({"a": None}, [("a", Problem.NOT_TEXT)]),
-        ({"a": {"url": URL}}, [("a", Problem.NOT_TEXT)]),
-        ({"a": [URL], "b": True}, [("a", Problem.NOT_TEXT), ("b", Problem.NOT_TEXT)]),
+        ({"a": {"url": URL}, "A": {"url": URL}}, [("A", Problem.NAME_TWICE)]),
+        ({"": {"url": URL}}, [("", Problem.NAME_UNUSABLE)]),
+        ({"a": 1}, [("a", Problem.NOT_A_SERVER)]),
+        ({"a": 0.5}, [("a", Problem.NOT_A_SERVER)]),
+        ({"a": None}, [("a", Problem.NOT_A_SERVER)]),
+        ({"a": [{"url": URL}]}, [("a", Problem.NOT_A_SERVER)]),
+        ({"a": [URL], "b": True}, [("a", Problem.NOT_A_SERVER), ("b", Problem.NOT_A_SERVER)]),
     ],
 )
 def test_unusable_protected_servers(
@@ -373,7 +412,11 @@ def test_unusable_protected_servers(
 
 
 def test_the_longest_name_is_usable() -> None:
-    assert parse({"protected_servers": {"a" * 128: URL}}).protected_servers == {"a" * 128: URL}
+    name = "a" * 128
+
+    assert parse({"protected_servers": {name: URL}}).protected_servers == {
+        name: Approval(name, URL)
+    }
 
 
 @pytest.mark.parametrize(
@@ -393,6 +436,7 @@ def test_the_longest_name_is_usable() -> None:
         ({"protected_servers": {"a": URL}, "timeout_seconds": -1}, {"a"}),
         ({"protected_servers": {"a": 1, "b": URL}}, {"a", "b"}),
         ({"protected_servers": {"A": URL, "a": URL}}, {"a", "a (1)"}),
+        ({"protected_servers": {"a": None, "b": {}, "c": {"typo": 1}}}, {"a", "b", "c"}),
     ],
 )
 def test_what_is_protected_while_the_settings_are_invalid(
@@ -406,7 +450,180 @@ def test_what_is_protected_while_the_settings_are_invalid(
 def test_readable_urls_stay_approved_while_the_settings_are_invalid() -> None:
     error = refused({"protected_servers": {"a": URL, "b": 7}, "typo": 1})
 
-    assert error.protected == {"a": URL, "b": ""}
+    assert error.protected == {"a": Approval("a", URL), "b": Approval("b", "")}
+
+
+def test_both_urls_of_a_name_stay_approved() -> None:
+    other = {"url": "https://other.example/", "tools": {}}
+    error = refused({"protected_servers": {"A": URL, "a": other, " a ": 7}})
+
+    assert error.protected == {
+        "a": Approval("a", URL),
+        "a (1)": Approval("a (1)", "https://other.example/", {}),
+        "a (2)": Approval("a (2)", ""),
+    }
+
+
+# A server with pinned tools
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+OTHER_DIGEST = "sha256:" + "f" * 64
+
+
+@pytest.mark.parametrize(
+    ("server", "pins"),
+    [
+        ({}, None),
+        ({"tools": None}, None),
+        ({"tools": {}}, {}),
+        ({"tools": {"forecast": DIGEST}}, {"forecast": DIGEST}),
+        (
+            {
+                "tools": {
+                    "forecast": DIGEST,
+                    "Forecast": OTHER_DIGEST,
+                    " a.b:c\n": DIGEST,
+                    "": DIGEST,
+                }
+            },
+            {"forecast": DIGEST, "Forecast": OTHER_DIGEST, " a.b:c\n": DIGEST, "": DIGEST},
+        ),
+    ],
+)
+def test_a_server_may_be_an_object(server: dict[str, object], pins: object) -> None:
+    """No table pins nothing, an empty one pins every tool; names of tools are left as they are."""
+    raw = {"protected_servers": {"My-Server": {"url": " HTTPS://Example.com ", **server}, "b": URL}}
+
+    found = parse(raw).protected_servers
+
+    assert found == {
+        "my_server": Approval("my_server", " HTTPS://Example.com ", pins),
+        "b": Approval("b", URL, None),
+    }
+    assert (found["my_server"].pins is None) is (pins is None)
+
+
+@pytest.mark.parametrize(
+    ("server", "found"),
+    [
+        ({}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": None}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": 7}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": 0.5}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": True}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": [URL]}, [(".url", Problem.NOT_TEXT)]),
+        ({"url": {"url": URL}}, [(".url", Problem.NOT_TEXT)]),
+        ({"tools": {}}, [(".url", Problem.NOT_TEXT)]),
+        ({"URL": URL}, [(".URL", Problem.UNKNOWN_KEY), (".url", Problem.NOT_TEXT)]),
+        ({"url": URL, "Tools": {}}, [(".Tools", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "tools ": {}}, [(".tools ", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "pins": None}, [(".pins", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "policy": {}}, [(".policy", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "": 1}, [(".", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, 1: 1}, [(".1", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, None: 1}, [(".None", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "tools": "secret"}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": ""}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": DIGEST}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": ["forecast"]}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": []}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": 0}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": 0.5}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": True}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        ({"url": URL, "tools": False}, [(".tools", Problem.NOT_AN_OBJECT)]),
+        (
+            {"tools": {"forecast": "secret"}, "typo": 1},
+            [
+                (".typo", Problem.UNKNOWN_KEY),
+                (".url", Problem.NOT_TEXT),
+                (".tools.forecast", Problem.NOT_A_DIGEST),
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_server_is_named_by_its_path(
+    server: dict[object, object], found: list[tuple[str, Problem]]
+) -> None:
+    error = refused({"protected_servers": {"My-Server": server, "b": URL}})
+
+    assert error.problems == tuple(
+        (f"protected_servers.My-Server{path}", problem) for path, problem in found
+    )
+    assert "secret" not in f"{error!s} {error!r} {error.problems}"
+
+
+@pytest.mark.parametrize(
+    ("tools", "paths"),
+    [
+        ({"forecast": None}, ["forecast"]),
+        ({"forecast": True}, ["forecast"]),
+        ({"forecast": 7}, ["forecast"]),
+        ({"forecast": [DIGEST]}, ["forecast"]),
+        ({"forecast": {"sha256": DIGEST}}, ["forecast"]),
+        ({"forecast": ""}, ["forecast"]),
+        ({"forecast": "sha256:"}, ["forecast"]),
+        ({"forecast": DIGEST.upper()}, ["forecast"]),
+        ({"forecast": DIGEST.removeprefix("sha256:")}, ["forecast"]),
+        ({"forecast": DIGEST[:-1]}, ["forecast"]),
+        ({"forecast": DIGEST + "0"}, ["forecast"]),
+        ({"forecast": DIGEST + "\n"}, ["forecast"]),
+        ({"forecast": " " + DIGEST}, ["forecast"]),
+        ({"forecast": DIGEST, "a.b\n": "x", "history": OTHER_DIGEST, "": "y"}, ["a.b\\n", ""]),
+        ({1: DIGEST}, ["1"]),
+        ({None: DIGEST, "forecast": DIGEST, True: "x"}, ["None", "True"]),
+        ({"t" * 100: "x"}, ["t" * 45 + "..."]),
+    ],
+)
+def test_every_malformed_digest_is_a_problem(tools: dict[object, object], paths: list[str]) -> None:
+    raw = {"protected_servers": {"weather": {"url": URL, "tools": tools}}}
+
+    assert problems(raw) == [
+        (f"protected_servers.weather.tools.{path}", Problem.NOT_A_DIGEST) for path in paths
+    ]
+
+
+@pytest.mark.parametrize(
+    ("server", "url", "pins"),
+    [
+        ({"url": URL, "tools": "forecast"}, URL, {}),
+        ({"url": URL, "tools": []}, URL, {}),
+        ({"url": URL, "tools": False}, URL, {}),
+        ({"url": URL, "typo": 1}, URL, None),
+        ({"url": URL, "tools": None, "typo": 1}, URL, None),
+        ({"url": URL, "tools": {}, "typo": 1}, URL, {}),
+        ({"url": URL, "tools": {"forecast": "x"}}, URL, {"forecast": "x"}),
+        (
+            {"url": URL, "tools": {"forecast": 7, "history": DIGEST}},
+            URL,
+            {"forecast": 7, "history": DIGEST},
+        ),
+        ({"tools": {"history": DIGEST}}, "", {"history": DIGEST}),
+        ({"url": 7, "tools": {"history": DIGEST}}, "", {"history": DIGEST}),
+        ({}, "", None),
+    ],
+)
+def test_a_readable_url_stays_approved_and_broken_pins_never_become_none(
+    server: dict[str, object], url: str, pins: object
+) -> None:
+    """What is no digest equals none; a table that is none pins every tool to nothing."""
+    protected = refused({"protected_servers": {"weather": server}}).protected
+
+    assert protected == {"weather": Approval("weather", url, pins)}
+
+
+def test_the_settings_cannot_be_changed_nor_change_with_what_was_read() -> None:
+    tools = {"forecast": DIGEST}
+    servers = {"weather": {"url": URL, "tools": tools}}
+    found = parse({"protected_servers": servers}).protected_servers
+    expected = Approval("weather", URL, {"forecast": DIGEST})
+
+    with pytest.raises(TypeError):
+        found["weather"] = Approval("weather", "y")
+    with pytest.raises(TypeError):
+        found["weather"].pins["forecast"] = OTHER_DIGEST
+    tools["forecast"] = OTHER_DIGEST
+    servers.clear()
+    assert found == {"weather": expected}
 
 
 # Reporting
@@ -415,7 +632,11 @@ def test_readable_urls_stay_approved_while_the_settings_are_invalid() -> None:
 def test_all_problems_are_reported_together() -> None:
     raw = {
         "typo": 1,
-        "protected_servers": {"a": 1, "A": URL},
+        "protected_servers": {
+            "a": 1,
+            "A": URL,
+            "b": {"url": 1, "tools": {"t": 1}, "typo": 1},
+        },
         "policy": {
             "typo": 1,
             "required_proven": "all",
@@ -427,6 +648,7 @@ def test_all_problems_are_reported_together() -> None:
         "cache_ttl_seconds": "1",
         "allow_private_hosts": "no",
         "fixture_guild_origin": "https://example.com",
+        "floor": "yes",
     }
 
     found = problems(raw)
@@ -435,8 +657,11 @@ def test_all_problems_are_reported_together() -> None:
     assert sorted(found) == sorted(
         [
             ("typo", Problem.UNKNOWN_KEY),
-            ("protected_servers.a", Problem.NOT_TEXT),
+            ("protected_servers.a", Problem.NOT_A_SERVER),
             ("protected_servers.A", Problem.NAME_TWICE),
+            ("protected_servers.b.typo", Problem.UNKNOWN_KEY),
+            ("protected_servers.b.url", Problem.NOT_TEXT),
+            ("protected_servers.b.tools.t", Problem.NOT_A_DIGEST),
             ("policy.typo", Problem.UNKNOWN_KEY),
             ("policy.required_proven", Problem.NOT_CHECK_NAMES),
             ("policy.tolerate_unknown_required", Problem.NOT_BOOLEAN),
@@ -446,8 +671,40 @@ def test_all_problems_are_reported_together() -> None:
             ("cache_ttl_seconds", Problem.NOT_A_NUMBER),
             ("allow_private_hosts", Problem.NOT_BOOLEAN),
             ("fixture_guild_origin", Problem.NOT_LOCAL_ORIGIN),
+            ("floor", Problem.NOT_BOOLEAN),
         ]
     )
+
+
+def test_every_problem_says_what_is_wrong_and_what_mends_it() -> None:
+    """The first is read after the key's path, the second stands alone."""
+    members = list(Problem.__members__.values())
+
+    # An enum makes an alias of a repeated value: it would be a member without being listed.
+    assert members == list(Problem)
+    assert len({problem.remedy for problem in Problem}) == len(Problem)
+    for problem in Problem:
+        assert problem.isascii() and problem.isprintable()
+        assert problem[0].islower() and not problem.endswith(".")
+        assert problem.remedy.isascii() and problem.remedy.isprintable()
+        assert problem.remedy[0].isupper() and problem.remedy.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (Problem.OUT_OF_RANGE, ["more than 0, at most 15;", "0 to 86400."]),
+        (Problem.NOT_A_CHOICE, [*OnCaution, *OnUnavailable]),
+        (Problem.NOT_CHECK_NAMES, list(Check)),
+        (Problem.NAME_UNUSABLE, ["128"]),
+        (Problem.NOT_A_SERVER, ['{"url": "<URL>", "tools": {"<tool>": "sha256:<digest>"}}']),
+    ],
+)
+def test_what_mends_a_value_names_all_that_are_permitted(
+    problem: Problem, words: list[str]
+) -> None:
+    for word in words:
+        assert word in problem.remedy
 
 
 @pytest.mark.parametrize(
@@ -480,59 +737,28 @@ json_values = st.recursive(
     ),
     max_leaves=5,
 )
+servers = st.dictionaries(
+    st.text(max_size=4),
+    st.dictionaries(st.sampled_from(["url", "tools", "\x1b"]), json_values, max_size=3),
+    max_size=2,
+)
 any_files = st.dictionaries(
-    st.sampled_from([*Configuration.__dataclass_fields__, "typo", "\x1b"]), json_values, max_size=5
+    st.sampled_from([*Configuration.__dataclass_fields__, "typo", "\x1b"]),
+    json_values | servers,
+    max_size=5,
 )
 
 
 @settings(max_examples=120, deadline=None, derandomize=True)
-@given(any_files)
-def test_any_file_is_read_or_refused_with_printable_paths(raw: dict[str, object]) -> None:
+@given(any_files, st.booleans())
+def test_any_file_is_read_or_refused_with_printable_paths(
+    raw: dict[str, object], is_global: bool
+) -> None:
     shown = ""
     try:
-        parse(raw)
+        parse(raw, is_global=is_global)
     except InvalidConfiguration as error:
         shown = "".join(path for path, _ in error.problems)
 
     assert shown.isascii()
     assert shown.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("good", "bad"),
-    [
-        ({"timeout_seconds": 1}, {"timeout_seconds": True}),
-        ({"cache_ttl_seconds": 0}, {"cache_ttl_seconds": False}),
-        ({"cache_ttl_seconds": 0.0}, {"cache_ttl_seconds": False}),
-        ({"allow_private_hosts": True}, {"allow_private_hosts": 1}),
-        (
-            {"policy": {"tolerate_unknown_required": False}},
-            {"policy": {"tolerate_unknown_required": 0}},
-        ),
-    ],
-)
-def test_what_was_read_before_is_not_taken_for_its_equal(good, bad):
-    """Python holds 1, 1.0 and true for equal; the settings do not, in whatever order they come."""
-    assert good == bad
-    for _ in range(2):
-        assert parse(good) == parse(good)
-        refused(bad)
-
-
-def test_what_was_read_before_cannot_be_changed():
-    with pytest.raises(TypeError):
-        parse({"protected_servers": {"weather": "x"}}).protected_servers["weather"] = "y"
-    assert parse({"protected_servers": {"weather": "x"}}).protected_servers == {"weather": "x"}
-
-
-def endless():
-    value = []
-    value.append(value)
-    return value
-
-
-@pytest.mark.parametrize("value", [endless(), object(), {1}, date(2026, 11, 30)], ids=type)
-def test_values_of_no_plain_kind(value):
-    """YAML has dates and sets, and a plugin may hand anything over; none is a setting."""
-    error = refused({"protected_servers": {}, "timeout_seconds": value, "policy": value})
-    assert [path for path, _ in error.problems] == ["policy", "timeout_seconds"]

@@ -28,9 +28,9 @@ import yaml
 from local_guild.answers import CHECKS, answer_body
 from local_guild.wire import Line, Script, Send, Stall, Wait, WireServer, answer
 from usr.plugins.agent_guild_preflight.helpers import exchange, flights, guild_preflight
+from usr.plugins.agent_guild_preflight.helpers.claims import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation, parse
 from usr.plugins.agent_guild_preflight.helpers.endpoint import Endpoint
-from usr.plugins.agent_guild_preflight.helpers.exchange import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import ObservationCache, observe
 from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 

@@ -40,9 +40,9 @@ from local_guild.wire import (
 from local_guild.wire import answer as http
 from stage.certificates import Authority
 from usr.plugins.agent_guild_preflight.helpers import exchange, guild_preflight
+from usr.plugins.agent_guild_preflight.helpers.claims import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
 from usr.plugins.agent_guild_preflight.helpers.endpoint import screen
-from usr.plugins.agent_guild_preflight.helpers.exchange import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, SubReason
 
 ENDPOINT = screen("https://tools.example.com/mcp")

@@ -3,9 +3,8 @@
 from itertools import chain, combinations, product
 
 import pytest
-from usr.plugins.agent_guild_preflight.helpers.claims import NO_CLAIMS, Claims
+from usr.plugins.agent_guild_preflight.helpers.claims import NO_CLAIMS, Claims, EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.policy import (
     Decision,
     OnCaution,

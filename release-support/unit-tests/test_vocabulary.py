@@ -9,7 +9,7 @@ import pytest
 from helpers.errors import RepairableException, format_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import denial
+from usr.plugins.agent_guild_preflight.helpers import wording
 from usr.plugins.agent_guild_preflight.helpers.contract import Observation
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
@@ -34,6 +34,9 @@ REASONS = [
     ("url_mismatch", "binding", "operator"),
     ("transport_altered", "binding", "operator"),
     ("tool_not_exposed", "binding", "operator"),
+    ("tool_not_pinned", "binding", "operator"),
+    ("tool_ambiguous", "binding", "operator"),
+    ("definition_changed", "binding", "operator"),
     ("evidence_unavailable", "evidence", "retry_later"),
     ("evidence_inconsistent", "evidence", "retry_later"),
     ("do_not_delegate", "policy", "retry_later"),
@@ -180,6 +183,9 @@ def seen(**more: object) -> Observation:
         (judgement(Reason.URL_MISMATCH), f"url_mismatch. {BOTH} {OPERATOR}"),
         (judgement(Reason.TRANSPORT_ALTERED), f"transport_altered. {BOTH} {OPERATOR}"),
         (judgement(Reason.TOOL_NOT_EXPOSED), f"tool_not_exposed. {BOTH} {OPERATOR}"),
+        (judgement(Reason.TOOL_NOT_PINNED), f"tool_not_pinned. {BOTH} {OPERATOR}"),
+        (judgement(Reason.TOOL_AMBIGUOUS), f"tool_ambiguous. {BOTH} {OPERATOR}"),
+        (judgement(Reason.DEFINITION_CHANGED), f"definition_changed. {BOTH} {OPERATOR}"),
         (
             judgement(Reason.EVIDENCE_UNAVAILABLE, SubReason.TIMEOUT),
             f"evidence_unavailable (timeout). {BOTH} {LATER}",
@@ -238,12 +244,12 @@ def seen(**more: object) -> Observation:
     ids=lambda value: value.reason.value if isinstance(value, Judgement) else "",
 )
 def test_the_line_for_each_reason(made: Judgement, expected: str) -> None:
-    assert denial.line(made) == START + expected
+    assert wording.line(made) == START + expected
 
 
 @pytest.mark.parametrize("sub_reason", SubReason)
 def test_every_sub_reason_is_named_beside_its_reason(sub_reason: SubReason) -> None:
-    made = denial.line(judgement(sub_reason.reason, sub_reason))
+    made = wording.line(judgement(sub_reason.reason, sub_reason))
 
     assert made.startswith(f"{START}{sub_reason.reason.value} ({sub_reason.value}). ")
     assert made.isprintable()
@@ -254,10 +260,10 @@ def test_the_same_cause_gives_the_same_line_times_aside() -> None:
     cause = {"reason": Reason.DO_NOT_DELEGATE, "cache_ttl_seconds": 0.0}
     other = seen(requested_at=later, method="x", limits="y", details=dict.fromkeys(Check, "z"))
 
-    first = denial.line(judgement(**cause, observation=SEEN, tool="a"))
+    first = wording.line(judgement(**cause, observation=SEEN, tool="a"))
 
-    assert first == denial.line(judgement(**cause, observation=other, tool="b\nc"))
-    moved = denial.line(judgement(**cause, observation=seen(observed_at=later)))
+    assert first == wording.line(judgement(**cause, observation=other, tool="b\nc"))
+    moved = wording.line(judgement(**cause, observation=seen(observed_at=later)))
     assert moved == first.replace("2026-10-01T12:00:01Z", "2026-10-02T00:00:00Z")
     assert "REMOTE" not in first
 
@@ -270,7 +276,7 @@ def test_the_next_step_waits_until_the_evidence_has_expired(age: float, seconds:
 
 
 def test_a_long_server_name_is_cut() -> None:
-    made = denial.line(judgement(Reason.URL_MISMATCH, server="w" * 128))
+    made = wording.line(judgement(Reason.URL_MISMATCH, server="w" * 128))
 
     assert f"Server: {'w' * 64}. " in made
 
@@ -292,7 +298,7 @@ def raised_while_handling(text: str) -> GuildPreflightError:
 
 
 def test_a_denial_has_nothing_to_show_but_its_line() -> None:
-    text = denial.line(judgement(Reason.URL_MISMATCH))
+    text = wording.line(judgement(Reason.URL_MISMATCH))
 
     error = raised_while_handling(text)
 
@@ -310,7 +316,7 @@ def test_a_denial_has_nothing_to_show_but_its_line() -> None:
 
 
 def test_the_framework_shows_the_line_first() -> None:
-    text = denial.line(judgement(Reason.URL_MISMATCH))
+    text = wording.line(judgement(Reason.URL_MISMATCH))
 
     shown = format_error(raised_while_handling(text))
 

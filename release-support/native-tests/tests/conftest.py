@@ -8,6 +8,7 @@ there are written out again on purpose.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sys
@@ -24,10 +25,11 @@ from helpers.tool import Response
 from local_guild.answers import CHECKS, ESSENTIAL_CHECKS, answer_body, verdict
 from local_guild.wire import Play, Script, Send, WireServer, answer
 from stage import chats
+from stage.boot import PLUGIN
 from stage.chats import Chat, Operator
 from stage.tap import Tap
 from stage.tool_server import HOSTILE_TOOLS, SPECIAL_TOOLS, running
-from usr.plugins.agent_guild_preflight.helpers import gate, guild_preflight
+from usr.plugins.agent_guild_preflight.helpers import evaluation, guild_preflight
 
 # Public, and never connected to: a live server object is only made to name it.
 PUBLIC_URL = "https://tools.example.com/mcp"
@@ -144,7 +146,7 @@ class Scene:
         self.protect(**{**public, **changed})
         self.alter(url=PUBLIC_URL)
         if origin is not None:
-            self.patch.setattr(gate, "PUBLIC_ORIGIN", origin)
+            self.patch.setattr(evaluation, "PUBLIC_ORIGIN", origin)
 
     @property
     def live(self) -> Any:
@@ -155,6 +157,33 @@ class Scene:
     def servers_of(chat: Chat) -> list[Any]:
         """The live server objects that a chat's calls go to."""
         return list(MCPConfig.get_for_agent(chat.agent).servers)
+
+    @staticmethod
+    def definitions(server: Any) -> list[dict[str, Any]]:
+        """The tools that a live server has been told of: the host's own objects, to be altered."""
+        client = getattr(server, "_MCPServerRemote__client", None)
+        tools: list[dict[str, Any]] = server._tools if client is None else client.tools
+        return tools
+
+    @staticmethod
+    def digest(text: str) -> str:
+        """Give the digest of a text in the form of a pin."""
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    @classmethod
+    def pins(cls, server: Any) -> dict[str, str]:
+        """Pin every tool of a live server as it is now; how a digest is made is stated again."""
+        return {
+            tool["name"]: cls.digest(
+                json.dumps(
+                    {key: tool[key] for key in ("description", "input_schema", "name")},
+                    sort_keys=True,
+                    ensure_ascii=False,
+                    separators=(",", ":"),
+                )
+            )
+            for tool in cls.definitions(server)
+        }
 
     def alter(self, **fields: Any) -> None:
         """Change the live server object of `tools`."""
@@ -294,12 +323,14 @@ class Scene:
         superseded: bool = False,
         told: str | None = None,
         was_called: bool = False,
+        refused_by: str | None = None,
         **shown: Any,
     ) -> dict[str, Any]:
         """Check everything that a refusal of the latest call must leave, and nothing else.
 
         `superseded` says that the call had been allowed before, `was_called` that it was made;
-        `told` is what the model is told, where that is not in the chat. Gives its record.
+        `told` is what the model is told, where that is not in the chat; `refused_by` whose demand
+        it was, where that is looked at. Gives its record.
         """
         chat = chat or self.chat
         cause = reason if sub_reason is None else f"{reason} ({sub_reason})"
@@ -314,8 +345,17 @@ class Scene:
         assert record["decision"] == "refused"
         assert (record["reason"], record["sub_reason"]) == (reason, sub_reason)
         assert record["next_step"] == next_step
+        if refused_by is not None:
+            assert record["refused_by"] == refused_by
         self._expect_log(
-            chat, "refused", cause, next_step, unforeseen, superseded=superseded, **shown
+            chat,
+            "refused",
+            cause,
+            next_step,
+            unforeseen,
+            superseded=superseded,
+            is_floor=refused_by == "floor",
+            **shown,
         )
         return record
 
@@ -325,15 +365,20 @@ class Scene:
         preflights: int = 1,
         tolerated: Sequence[str] = (),
         chat: Chat | None = None,
+        told: str | None = None,
         **shown: Any,
     ) -> dict[str, Any]:
-        """Check everything that one allowed call must leave. Gives its record."""
+        """Check everything that one allowed call must leave. Gives its record.
+
+        `told` is what the model is told, where that is not in the chat.
+        """
         chat = chat or self.chat
-        assert "echo: " in chat.shown[-1]
+        assert "echo: " in (told or chat.shown[-1])
         assert self.preflights == preflights
         (record,) = chat.records
         assert record["decision"] == "allowed"
-        assert [record[key] for key in ("reason", "sub_reason", "next_step")] == [None] * 3
+        keys = ("reason", "sub_reason", "next_step", "refused_by")
+        assert [record[key] for key in keys] == [None] * 4
         assert record["tolerated"] == list(tolerated)
         self._expect_log(chat, "allowed", "none", "none", tolerated=tolerated, **shown)
         return record
@@ -359,6 +404,7 @@ class Scene:
         unforeseen: str | None = None,
         *,
         superseded: bool = False,
+        is_floor: bool = False,
         server: str | None = "tools",
         endpoint: str | None = "",
         statuses: Mapping[str, str] | None = None,
@@ -381,6 +427,7 @@ class Scene:
             "evidence": "none" if statuses is None else age.strip(" ()") or "fresh",
             "tolerated": ", ".join(tolerated) or "nothing",
             "next_step": next_step,
+            **({"refused_by": "floor"} if is_floor else {}),
             **({} if unforeseen is None else {"unforeseen": unforeseen}),
         }
 
@@ -451,3 +498,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         now[0] += seconds
 
     return advance
+
+
+@pytest.fixture
+def look_ups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The look-ups of the MCP configuration that the plugin makes, by the module that asks."""
+    original = MCPConfig.get_for_agent.__func__  # type: ignore[attr-defined]
+    counted: list[str] = []
+
+    def get_for_agent(cls: type[MCPConfig], agent: Any) -> Any:
+        caller = sys._getframe(1).f_globals["__name__"]
+        if f".{PLUGIN}." in caller:
+            counted.append(caller)
+        return original(cls, agent)
+
+    monkeypatch.setattr(MCPConfig, "get_for_agent", classmethod(get_for_agent))
+    return counted

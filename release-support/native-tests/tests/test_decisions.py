@@ -16,7 +16,7 @@ import pytest
 from helpers.mcp_handler import MCPServerLocal
 from local_guild.answers import answer_body
 from local_guild.wire import Close, Drip, Endless, Send, Stall, answer
-from usr.plugins.agent_guild_preflight.helpers import gate
+from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
 HEALTHY: Mapping[str, str] = {}
@@ -250,15 +250,18 @@ REFUSED = [
     ),
     Case(
         "internal_error",
-        arrange=lambda s: s.patch.setattr(gate, "decide", None),
+        arrange=lambda s: s.patch.setattr(evaluation, "decide", None),
         shown={"unforeseen": "TypeError"},
         preflights=1,
     ),
 ]
 
-# These need more than a line; each has a test of its own, below or in test_last_moment.
+# These need more than a line; each has a test of its own, below, in test_last_moment or test_pins.
 ELSEWHERE = {
     ("binding_changed_during_call", None),
+    ("tool_not_pinned", None),
+    ("tool_ambiguous", None),
+    ("definition_changed", None),
     ("invalid_configuration", None),
     ("evidence_unavailable", "resolve"),
     ("evidence_unavailable", "connect"),

@@ -9,6 +9,7 @@ from helpers.mcp_handler import MCPConfig, MCPTool
 from stage import chats
 from stage.tool_server import stdio_server
 from usr.plugins.agent_guild_preflight.helpers import host
+from usr.plugins.agent_guild_preflight.helpers.configuration import Approval
 
 DENIED = {"protocol_handshake": "failed"}
 LINE_BREAK = "MARKER line\nbreak"
@@ -463,4 +464,6 @@ def test_a_server_of_a_project_only_at_an_approved_url(scene):
 )
 def test_what_a_forgotten_alias_stands_for(name, server):
     """An alias has no dot; a plain name of another server is left alone."""
-    assert host.aliased_server(name, {"tools": "https://tools.example.com/mcp"}) == server
+    approval = Approval("tools", "https://tools.example.com/mcp")
+    found = host.aliased_approval(name, {"tools": approval})
+    assert found == (approval if server else None)

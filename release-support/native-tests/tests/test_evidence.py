@@ -14,7 +14,7 @@ from agent import AgentContext, AgentContextType
 from helpers import persist_chat
 from local_guild.wire import Reset, Send, Stall, Wait, answer
 from stage import chats
-from usr.plugins.agent_guild_preflight.helpers import gate
+from usr.plugins.agent_guild_preflight.helpers import evaluation
 
 HEALTHY: dict[str, str] = {}
 CAUTION = {"agent_card_resolves": "failed"}
@@ -57,6 +57,7 @@ def test_the_record_of_an_allowed_call(scene):
         "reason": None,
         "sub_reason": None,
         "next_step": None,
+        "refused_by": None,
         "server": "tools",
         "tool": "untrusted: echo",
         "endpoint": scene.endpoint,
@@ -257,7 +258,7 @@ def another_call(scene):
 
 
 def unforeseen(scene):
-    scene.patch.setattr(gate, "observe", None)
+    scene.patch.setattr(evaluation, "observe", None)
     scene.call()
 
 

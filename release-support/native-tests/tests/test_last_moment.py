@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import sys
 import threading
 
 import pytest
-from helpers.mcp_handler import MCPConfig
 from helpers.tool import Response
 from stage import chats
 from stage.boot import PLUGIN
@@ -320,22 +318,6 @@ def test_a_call_that_is_cancelled_while_it_runs(scene):
 
 
 # What it costs
-
-
-@pytest.fixture
-def look_ups(scene):
-    """Count the look-ups of the MCP configuration that the plugin makes."""
-    original = MCPConfig.get_for_agent.__func__
-    counted = []
-
-    def get_for_agent(cls, agent):
-        caller = sys._getframe(1).f_globals["__name__"]
-        if f".{PLUGIN}." in caller:
-            counted.append(caller)
-        return original(cls, agent)
-
-    scene.patch.setattr(MCPConfig, "get_for_agent", classmethod(get_for_agent))
-    return counted
 
 
 @pytest.mark.parametrize("project", [False, True], ids=["no_project", "project"])

@@ -11,7 +11,7 @@ from local_guild.wire import Send, Wait, answer
 from stage import chats
 from stage.boot import PLUGIN
 from stage.chats import PROFILE
-from usr.plugins.agent_guild_preflight.helpers import gate
+from usr.plugins.agent_guild_preflight.helpers import evaluation
 
 PROJECT = "harbour"
 HEALTHY: dict[str, str] = {}
@@ -349,7 +349,7 @@ def two_services(scene):
     """A local service and, in the public one's place, another that refuses everything."""
     local = scene.serve()
     public = scene.serve(scene.answers(DENIED))
-    scene.patch.setattr(gate, "PUBLIC_ORIGIN", public.origin)
+    scene.patch.setattr(evaluation, "PUBLIC_ORIGIN", public.origin)
     return scene, local, public
 
 
@@ -503,16 +503,21 @@ def test_a_deleted_default_file(scene):
     scene.expect_reached(1)
 
 
-def test_a_broken_global_file_is_named_when_a_local_service_needs_it(scene):
-    """Nobody can tell whether the global file names the service that the project's file names."""
+def test_a_broken_global_file_is_named(scene):
+    """Nobody can tell whether it has a floor, or names the service that the project's file names."""
     scene.protect()
     scene.operator.configure(scene.settings(), project="harbour")
     scene.operator.configure("{")
     scene.chat = scene.new_chat(project="harbour")
     scene.tap.reset()
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
+    line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
+    assert scene.told() == line
     (item,) = scene.chat.log_lines
-    assert item["content"] == "the global file: cannot be read as plain JSON, or is gone"
+    assert item["content"].splitlines() == [
+        "global config.json, the file: cannot be read as plain JSON, or is gone",
+        "global config.json, protected_servers: is missing or unreadable, so every MCP tool is "
+        "refused; after removing the plugin, restart Agent Zero",
+    ]
     assert scene.chat.records == []
     assert (scene.preflights, scene.tap.connections) == (0, 0)

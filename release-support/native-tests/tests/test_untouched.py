@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.mcp_handler import MCPConfig
 from stage.tool_server import stdio_server
-from usr.plugins.agent_guild_preflight.helpers import evidence, gate, host
+from usr.plugins.agent_guild_preflight.helpers import evaluation, evidence, host
 
 MALFORMED = '{"protected_servers": '
 INTERNAL = "internal_error"
@@ -23,7 +23,7 @@ MARKER = "MARKER"
 def everything(scene, other_url):
     """A scene with a server of each kind; a request to any service is counted."""
     scene.serve()
-    scene.patch.setattr(gate, "PUBLIC_ORIGIN", scene.guild.origin)
+    scene.patch.setattr(evaluation, "PUBLIC_ORIGIN", scene.guild.origin)
     scene.use_mcp(tools=scene.url, others=other_url, pipes=stdio_server())
     scene.tap.reset()
     return scene
@@ -229,21 +229,21 @@ def fail(*_, **__):
 def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     """The protected call is refused; the failure says nothing but its class, to the operator."""
     everything.operator.configure(everything.settings())
-    everything.patch.setattr(gate, seam, fail)
+    everything.patch.setattr(evaluation, seam, fail)
     call_local_tools(everything)
     call_mcp(everything, "others")
     everything.expect_untouched()
     everything.call("tools.echo")
     record = everything.expect_refused(
         INTERNAL,
-        endpoint=None if seam == "screen" else "",
+        endpoint=None if seam in ("screen", "compare") else "",
         unforeseen="LookupError",
         preflights=1 if seam == "decide" else 0,
     )
     assert MARKER not in json.dumps([record, *everything.chat.shown, *everything.chat.log_lines])
 
 
-@pytest.mark.parametrize("seam", ["read_configuration", "look"])
+@pytest.mark.parametrize("seam", ["demands_for", "look"])
 def test_a_gate_that_fails_before_it_knows_the_server(everything, seam):
     """Any MCP call may be a protected one, then; a local tool is not."""
     everything.operator.configure(everything.settings())

@@ -1,0 +1,708 @@
+"""The evaluation: what is refused unasked, who is asked and how, and which demand decides."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from usr.plugins.agent_guild_preflight.helpers import evaluation
+from usr.plugins.agent_guild_preflight.helpers.binding import Binding, ServerView, View
+from usr.plugins.agent_guild_preflight.helpers.claims import (
+    NO_CLAIMS,
+    Claims,
+    EvidenceUnavailable,
+)
+from usr.plugins.agent_guild_preflight.helpers.configuration import Approval, Configuration
+from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
+from usr.plugins.agent_guild_preflight.helpers.demands import Source
+from usr.plugins.agent_guild_preflight.helpers.endpoint import Endpoint
+from usr.plugins.agent_guild_preflight.helpers.evaluation import Claim, Cleared, clear, weigh
+from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
+from usr.plugins.agent_guild_preflight.helpers.policy import OnCaution, OnUnavailable, Policy
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, Stage, SubReason
+from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
+
+PUBLIC_ORIGIN = "https://agent-guild-5d5r.onrender.com"
+LOCAL_ORIGIN = "http://127.0.0.1:8080"
+OTHER_ORIGIN = "http://[::1]:9000"
+
+URL = "https://mcp.example.com:8443/mcp"
+SHOWN = "https://mcp.example.com:8443"
+PRIVATE_URL = "http://10.0.0.1:8080/mcp"
+DIGEST = "sha256:" + "0" * 64
+OTHER_DIGEST = "sha256:" + "1" * 64
+
+SERVER = ServerView(
+    name="weather",
+    is_remote=True,
+    url=URL,
+    transport="streamable-http",
+    scope="global",
+    verifies_tls=True,
+    named_hosts=(),
+    headers_digest=b"1",
+    exposes_tool=True,
+    definitions=(DIGEST,),
+)
+STRICT = Policy(required_proven=(Check.ENDPOINT_REACHABLE, Check.AGENT_CARD_SIGNED))
+LENIENT = Policy(
+    required_proven=(Check.ENDPOINT_REACHABLE,),
+    tolerate_unknown_required=True,
+    on_caution=OnCaution.ALLOW,
+    on_unavailable=OnUnavailable.ALLOW,
+)
+
+
+def claim(
+    *servers: ServerView,
+    source: Source = Source.SELECTED,
+    url: str = URL,
+    pins: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> Claim:
+    """Give a demand that protects a call, by default one that nothing speaks against."""
+    return Claim(
+        source=source,
+        settings=Configuration(**settings),
+        approval=Approval("weather", url, pins),
+        view=View("seen_as", "forecast", servers or (SERVER,)),
+    )
+
+
+def cleared(**more: Any) -> Cleared:
+    found = clear(claim(**more))
+    assert isinstance(found, Cleared)
+    return found
+
+
+def floor(**more: Any) -> Cleared:
+    return cleared(source=Source.FLOOR, **more)
+
+
+def observation(**statuses: Status) -> Observation:
+    """Give a valid observation: all is proven that is not named."""
+    found = dict.fromkeys(Check, Status.PROVEN)
+    found |= {Check(name): status for name, status in statuses.items()}
+    failed = {check.value for check, status in found.items() if status is Status.FAILED}
+    if failed & {"endpoint_reachable", "protocol_handshake"}:
+        verdict = Verdict.DO_NOT_DELEGATE
+    else:
+        verdict = Verdict.DELEGATE_WITH_CAUTION if failed else Verdict.NO_FAILED_CHECKS
+    return Observation(
+        verdict=verdict,
+        statuses=found,
+        details=dict.fromkeys(Check, ""),
+        other_checks=0,
+        other_failed=0,
+        method="",
+        limits="",
+    )
+
+
+GOOD = observation()
+CAUTION = observation(payment_claim_holds=Status.FAILED)
+
+
+class Service:
+    """Stands in for every preflight service, and records what it is asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Observation | BaseException] = {}
+        self.asked: list[tuple[Endpoint, dict[str, Any]]] = []
+        self.now = 1_000.0
+        self.takes_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def observe(self, endpoint: Endpoint, **how: Any) -> Observation:
+        self.asked.append((endpoint, how))
+        self.now += self.takes_seconds
+        answer = self.answers[how["origin"]]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def answer_all(self, answer: Observation | BaseException) -> None:
+        self.answers = dict.fromkeys((PUBLIC_ORIGIN, LOCAL_ORIGIN, OTHER_ORIGIN), answer)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    service = Service()
+    monkeypatch.setattr(evaluation, "observe", service.observe)
+    monkeypatch.setattr(evaluation, "time", service)
+    service.answer_all(GOOD)
+    return service
+
+
+def weighed(*demands: Cleared) -> Judgement:
+    return asyncio.run(weigh(demands)).judgement
+
+
+def asked(origin: str, timeout_seconds: float, max_age_seconds: float) -> tuple[Endpoint, Any]:
+    return (
+        Endpoint(URL, SHOWN, is_private=False),
+        {
+            "origin": origin,
+            "timeout_seconds": timeout_seconds,
+            "max_age_seconds": max_age_seconds,
+        },
+    )
+
+
+# Clear
+
+
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("pins", [None, {"forecast": DIGEST}])
+def test_what_nothing_speaks_against_is_cleared(
+    source: Source, pins: dict[str, str] | None, service: Service
+) -> None:
+    made = claim(source=source, pins=pins)
+
+    assert clear(made) == Cleared(
+        claim=made,
+        endpoint=Endpoint(URL, SHOWN, is_private=False),
+        binding=Binding("forecast", SERVER),
+    )
+    assert service.asked == []
+
+
+REFUSED_URLS = {
+    SubReason.SCHEME: "ftp://mcp.example.com/",
+    SubReason.USERINFO: "https://user@mcp.example.com/",
+    SubReason.QUERY: "https://mcp.example.com/?a",
+    SubReason.FRAGMENT: "https://mcp.example.com/#a",
+    SubReason.FORBIDDEN_CHARACTER: "https://mcp.example.com/ ",
+    SubReason.HOST_MISSING: "https:///",
+    SubReason.HOST_SYNTAX: "https://mcp..example.com/",
+    SubReason.HOST_NOT_PUBLIC: "https://localhost/",
+    SubReason.NUMBER_LIKE_HOST: "https://0x7f.1/",
+    SubReason.PORT: "https://mcp.example.com:0/",
+    SubReason.NOT_CANONICAL: "https://MCP.example.com/",
+    SubReason.TOO_LONG: "https://mcp.example.com/" + "a" * 2048,
+    SubReason.PRIVATE_NEEDS_LOCAL_SERVICE: PRIVATE_URL,
+}
+
+
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("sub_reason", REFUSED_URLS)
+def test_a_url_that_the_screen_refuses_is_not_shown(
+    sub_reason: SubReason, source: Source, service: Service
+) -> None:
+    private = sub_reason is SubReason.PRIVATE_NEEDS_LOCAL_SERVICE
+    url = REFUSED_URLS[sub_reason]
+    made = claim(SERVER._replace(url=url), source=source, url=url, allow_private_hosts=private)
+
+    assert clear(made) == Judgement(
+        reason=Reason.ENDPOINT_REFUSED,
+        sub_reason=sub_reason,
+        server="weather",
+        endpoint=None,
+        tool="forecast",
+        observation=None,
+        error=None,
+        tolerated=(),
+        guild_origin=None,
+        cache_ttl_seconds=0.0,
+        source=source,
+        unforeseen="",
+    )
+    assert service.asked == []
+
+
+REFUSED_BINDINGS: dict[Reason, tuple[Sequence[ServerView], dict[str, str] | None]] = {
+    Reason.SERVER_AMBIGUOUS: ([SERVER, SERVER], None),
+    Reason.SERVER_NOT_REMOTE: ([SERVER._replace(is_remote=False)], None),
+    Reason.URL_MISMATCH: ([SERVER._replace(url=URL + "/")], None),
+    Reason.TRANSPORT_ALTERED: ([SERVER._replace(verifies_tls=False)], None),
+    Reason.TOOL_NOT_EXPOSED: ([SERVER._replace(exposes_tool=False)], None),
+    Reason.TOOL_NOT_PINNED: ([SERVER], {}),
+    Reason.TOOL_AMBIGUOUS: (
+        [SERVER._replace(definitions=(DIGEST, DIGEST))],
+        {"forecast": DIGEST},
+    ),
+    Reason.DEFINITION_CHANGED: ([SERVER], {"forecast": OTHER_DIGEST}),
+}
+
+
+def refused_binding(reason: Reason, source: Source) -> Judgement:
+    return Judgement(
+        reason=reason,
+        sub_reason=None,
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=None,
+        error=None,
+        tolerated=(),
+        guild_origin=None,
+        cache_ttl_seconds=0.0,
+        source=source,
+        unforeseen="",
+    )
+
+
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize("reason", REFUSED_BINDINGS)
+def test_a_server_that_is_not_the_approved_one_is_refused_with_its_endpoint(
+    reason: Reason, source: Source, service: Service
+) -> None:
+    servers, pins = REFUSED_BINDINGS[reason]
+
+    assert clear(claim(*servers, source=source, pins=pins)) == refused_binding(reason, source)
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("source", Source)
+def test_a_server_that_is_not_there_is_refused_with_its_endpoint(source: Source) -> None:
+    made = claim(source=source)._replace(view=View("seen_as", "forecast", ()))
+
+    assert clear(made) == refused_binding(Reason.SERVER_NOT_CONFIGURED, source)
+
+
+def test_the_tables_name_every_refusal_of_the_two_stages() -> None:
+    stages = (Stage.ENDPOINT, Stage.BINDING)
+    endpoint = {sub for sub in SubReason if sub.reason is Reason.ENDPOINT_REFUSED}
+
+    assert set(REFUSED_URLS) == endpoint
+    assert {*REFUSED_BINDINGS, Reason.SERVER_NOT_CONFIGURED, Reason.ENDPOINT_REFUSED} == {
+        reason for reason in Reason if reason.stage in stages
+    }
+
+
+@pytest.mark.parametrize("reason", REFUSED_BINDINGS)
+def test_the_screen_comes_before_the_binding(reason: Reason) -> None:
+    servers, pins = REFUSED_BINDINGS[reason]
+
+    found = clear(claim(*servers, url=URL + "?", pins=pins))
+
+    assert isinstance(found, Judgement)
+    assert (found.reason, found.sub_reason) == (Reason.ENDPOINT_REFUSED, SubReason.QUERY)
+    assert found.endpoint is None
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "expected"),
+    [
+        (False, None, SubReason.HOST_NOT_PUBLIC),
+        (False, LOCAL_ORIGIN, SubReason.HOST_NOT_PUBLIC),
+        (True, None, SubReason.PRIVATE_NEEDS_LOCAL_SERVICE),
+        (True, LOCAL_ORIGIN, None),
+    ],
+)
+def test_a_private_endpoint_is_told_to_a_local_service_only(
+    allowed: bool, origin: str | None, expected: SubReason | None
+) -> None:
+    server = SERVER._replace(url=PRIVATE_URL)
+    settings = {"allow_private_hosts": allowed, "fixture_guild_origin": origin}
+
+    found = clear(claim(server, url=PRIVATE_URL, **settings))
+
+    if expected is not None:
+        assert isinstance(found, Judgement)
+        assert (found.sub_reason, found.endpoint) == (expected, None)
+        return
+    assert isinstance(found, Cleared)
+    assert found.endpoint == Endpoint(PRIVATE_URL, "http://10.0.0.1:8080", is_private=True)
+
+
+def test_each_demand_screens_with_its_own_settings() -> None:
+    """What one file permits, the other need not."""
+    server = SERVER._replace(url=PRIVATE_URL)
+    permitted = {"allow_private_hosts": True, "fixture_guild_origin": LOCAL_ORIGIN}
+
+    assert isinstance(clear(claim(server, url=PRIVATE_URL, **permitted)), Cleared)
+    assert isinstance(clear(claim(server, url=PRIVATE_URL, source=Source.FLOOR)), Judgement)
+
+
+# Weigh one demand
+
+
+@pytest.mark.parametrize(
+    ("settings", "origin"),
+    [({}, PUBLIC_ORIGIN), ({"fixture_guild_origin": LOCAL_ORIGIN}, LOCAL_ORIGIN)],
+)
+@pytest.mark.parametrize("source", Source)
+def test_one_demand_asks_its_service_with_its_own_limits(
+    settings: dict[str, str], origin: str, source: Source, service: Service
+) -> None:
+    made = cleared(source=source, timeout_seconds=2.5, cache_ttl_seconds=60.0, **settings)
+
+    assert weighed(made) == Judgement(
+        reason=None,
+        sub_reason=None,
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=GOOD,
+        error=None,
+        tolerated=(),
+        guild_origin=origin,
+        cache_ttl_seconds=60.0,
+        source=source,
+        unforeseen="",
+    )
+    assert service.asked == [asked(origin, 2.5, 60.0)]
+
+
+EVIDENCE: list[tuple[Observation | Refusal, Reason, SubReason | None]] = [
+    (observation(endpoint_reachable=Status.FAILED), Reason.DO_NOT_DELEGATE, None),
+    (observation(agent_card_signed=Status.FAILED), Reason.REQUIRED_CHECK_FAILED, None),
+    (observation(agent_card_signed=Status.UNKNOWN), Reason.REQUIRED_CHECK_UNKNOWN, None),
+    (CAUTION, Reason.CAUTION_NOT_PERMITTED, None),
+    (
+        EvidenceUnavailable(SubReason.TIMEOUT, NO_CLAIMS),
+        Reason.EVIDENCE_UNAVAILABLE,
+        SubReason.TIMEOUT,
+    ),
+    (
+        ContractViolation(SubReason.SUMMARY, NO_CLAIMS),
+        Reason.EVIDENCE_INCONSISTENT,
+        SubReason.SUMMARY,
+    ),
+]
+
+
+@pytest.mark.parametrize("source", Source)
+@pytest.mark.parametrize(("evidence", "reason", "sub_reason"), EVIDENCE)
+def test_what_the_policy_refuses_is_said_with_the_evidence(
+    evidence: Observation | Refusal,
+    reason: Reason,
+    sub_reason: SubReason | None,
+    source: Source,
+    service: Service,
+) -> None:
+    service.answer_all(evidence)
+    made = cleared(source=source, policy=STRICT, cache_ttl_seconds=7.0)
+
+    assert weighed(made) == Judgement(
+        reason=reason,
+        sub_reason=sub_reason,
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=evidence if isinstance(evidence, Observation) else None,
+        error=sub_reason,
+        tolerated=(),
+        guild_origin=PUBLIC_ORIGIN,
+        cache_ttl_seconds=7.0,
+        source=source,
+        unforeseen="",
+    )
+
+
+def test_the_table_names_every_refusal_of_the_two_later_stages() -> None:
+    stages = (Stage.EVIDENCE, Stage.POLICY)
+
+    assert {reason for _, reason, _ in EVIDENCE} == {
+        reason for reason in Reason if reason.stage in stages
+    }
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS),
+        ContractViolation(SubReason.JSON, NO_CLAIMS),
+    ],
+)
+def test_missing_evidence_that_is_tolerated_is_named(evidence: Refusal, service: Service) -> None:
+    service.answer_all(evidence)
+
+    found = weighed(cleared(policy=LENIENT))
+
+    assert evidence.sub_reason is not None
+    assert found == Judgement(
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        error=evidence.sub_reason,
+        tolerated=(evidence.sub_reason.value,),
+        guild_origin=PUBLIC_ORIGIN,
+        cache_ttl_seconds=300.0,
+        source=Source.SELECTED,
+    )
+
+
+def test_a_broken_answer_that_warns_is_not_tolerated(service: Service) -> None:
+    warning = Claims(frozenset({Verdict.DO_NOT_DELEGATE}), failed=False)
+    service.answer_all(ContractViolation(SubReason.JSON, warning))
+
+    assert weighed(cleared(policy=LENIENT)).reason is Reason.EVIDENCE_INCONSISTENT
+
+
+# Weigh two demands
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "ages"),
+    [
+        ((5.0, 2.0), (300.0, 60.0)),
+        ((2.0, 5.0), (60.0, 300.0)),
+        ((5.0, 2.0), (60.0, 300.0)),
+        ((2.0, 5.0), (300.0, 60.0)),
+        ((2.0, 2.0), (60.0, 60.0)),
+    ],
+)
+@pytest.mark.parametrize("origin", [None, LOCAL_ORIGIN])
+def test_one_service_is_asked_once_within_the_limits_of_both(
+    timeouts: tuple[float, float],
+    ages: tuple[float, float],
+    origin: str | None,
+    service: Service,
+) -> None:
+    limits = [
+        {"timeout_seconds": timeout, "cache_ttl_seconds": age, "fixture_guild_origin": origin}
+        for timeout, age in zip(timeouts, ages, strict=True)
+    ]
+
+    found = weighed(cleared(**limits[0]), floor(**limits[1]))
+
+    assert found == Judgement(
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=GOOD,
+        guild_origin=origin or PUBLIC_ORIGIN,
+        cache_ttl_seconds=60.0,
+        source=Source.FLOOR,
+    )
+    assert service.asked == [asked(origin or PUBLIC_ORIGIN, 2.0, 60.0)]
+
+
+@pytest.mark.parametrize("ages", [(0.0, 300.0), (300.0, 0.0)])
+def test_evidence_is_not_kept_where_one_demand_wants_it_anew(
+    ages: tuple[float, float], service: Service
+) -> None:
+    found = weighed(cleared(cache_ttl_seconds=ages[0]), floor(cache_ttl_seconds=ages[1]))
+
+    assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, 0.0)]
+    assert found.cache_ttl_seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("origins", "who"),
+    [
+        ((None, LOCAL_ORIGIN), [PUBLIC_ORIGIN, LOCAL_ORIGIN]),
+        ((LOCAL_ORIGIN, None), [LOCAL_ORIGIN, PUBLIC_ORIGIN]),
+        ((LOCAL_ORIGIN, OTHER_ORIGIN), [LOCAL_ORIGIN, OTHER_ORIGIN]),
+    ],
+)
+def test_two_services_are_asked_once_each(
+    origins: tuple[str | None, str | None], who: list[str], service: Service
+) -> None:
+    service.answers[who[0]] = CAUTION  # each demand looks at the answer of its own service
+    lenient = {"policy": Policy(on_caution=OnCaution.ALLOW), "timeout_seconds": 2.0}
+
+    found = weighed(
+        cleared(fixture_guild_origin=origins[0], **lenient),
+        floor(fixture_guild_origin=origins[1], cache_ttl_seconds=60.0),
+    )
+
+    assert service.asked == [asked(who[0], 2.0, 60.0), asked(who[1], 2.0, 60.0)]
+    assert found == Judgement(
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=GOOD,
+        tolerated=("delegate_with_caution",),
+        guild_origin=who[1],
+        cache_ttl_seconds=60.0,
+        source=Source.FLOOR,
+    )
+
+
+@pytest.mark.parametrize(("takes_seconds", "left"), [(0.5, 1.5), (2.0, 0.0), (3.0, 0.0)])
+def test_two_services_share_one_deadline(
+    takes_seconds: float, left: float, service: Service
+) -> None:
+    service.takes_seconds = takes_seconds
+
+    weighed(cleared(timeout_seconds=2.0), floor(fixture_guild_origin=LOCAL_ORIGIN))
+
+    assert service.asked == [asked(PUBLIC_ORIGIN, 2.0, 300.0), asked(LOCAL_ORIGIN, left, 300.0)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "waited"),
+    [
+        (GOOD, GOOD, True),
+        (GOOD.aged(5.0), GOOD, True),
+        (GOOD, GOOD.aged(5.0), True),
+        (GOOD.aged(5.0), GOOD.aged(5.0), False),
+        (GOOD.aged(5.0), EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS), True),
+        (EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS), GOOD.aged(5.0), True),
+    ],
+)
+def test_only_kept_evidence_is_had_without_waiting(
+    first: Any, second: Any, waited: bool, service: Service
+) -> None:
+    """Else the binding must be compared again: anything may have changed meanwhile."""
+    service.answers = {PUBLIC_ORIGIN: first, LOCAL_ORIGIN: second}
+    demands = [cleared(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
+
+    assert asyncio.run(weigh(demands)).waited is waited
+
+
+@pytest.mark.parametrize("evidence", [evidence for evidence, _, _ in EVIDENCE])
+@pytest.mark.parametrize(
+    ("selected", "below", "source"),
+    [
+        (STRICT, LENIENT, Source.SELECTED),
+        (LENIENT, STRICT, Source.FLOOR),
+        (STRICT, STRICT, Source.SELECTED),
+    ],
+)
+def test_each_demand_decides_by_its_own_policy_and_the_first_that_refuses_wins(
+    selected: Policy,
+    below: Policy,
+    source: Source,
+    evidence: Observation | Refusal,
+    service: Service,
+) -> None:
+    service.answer_all(evidence)
+    reason, sub_reason = next(row[1:] for row in EVIDENCE if row[0] is evidence)
+    if evidence is EVIDENCE[0][0]:  # the verdict do_not_delegate, which no policy lets pass
+        source = Source.SELECTED
+
+    found = weighed(
+        cleared(policy=selected, cache_ttl_seconds=60.0),
+        floor(policy=below),
+    )
+
+    assert found == Judgement(
+        reason=reason,
+        sub_reason=sub_reason,
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        observation=evidence if isinstance(evidence, Observation) else None,
+        error=sub_reason,
+        tolerated=(),
+        guild_origin=PUBLIC_ORIGIN,
+        cache_ttl_seconds=60.0,
+        source=source,
+    )
+    assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, 60.0)]
+
+
+def test_no_second_service_is_asked_about_a_refused_call(service: Service) -> None:
+    service.answers[LOCAL_ORIGIN] = CAUTION
+
+    found = weighed(cleared(fixture_guild_origin=LOCAL_ORIGIN), floor())
+
+    assert (found.reason, found.source) == (Reason.CAUTION_NOT_PERMITTED, Source.SELECTED)
+    assert found.guild_origin == LOCAL_ORIGIN
+    assert service.asked == [asked(LOCAL_ORIGIN, 5.0, 300.0)]
+
+
+def test_the_second_service_refuses_for_the_second_demand(service: Service) -> None:
+    service.answers[PUBLIC_ORIGIN] = EvidenceUnavailable(SubReason.TLS, NO_CLAIMS)
+
+    found = weighed(cleared(fixture_guild_origin=LOCAL_ORIGIN), floor())
+
+    assert found == Judgement(
+        reason=Reason.EVIDENCE_UNAVAILABLE,
+        sub_reason=SubReason.TLS,
+        server="weather",
+        endpoint=SHOWN,
+        tool="forecast",
+        error=SubReason.TLS,
+        guild_origin=PUBLIC_ORIGIN,
+        cache_ttl_seconds=300.0,
+        source=Source.FLOOR,
+    )
+    assert service.asked == [asked(LOCAL_ORIGIN, 5.0, 300.0), asked(PUBLIC_ORIGIN, 5.0, 300.0)]
+
+
+UNKNOWN_AND_CAUTION = observation(
+    protocol_handshake=Status.UNKNOWN,
+    agent_card_signed=Status.UNKNOWN,
+    payment_claim_holds=Status.FAILED,
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "tolerated"),
+    [
+        (([], []), ["delegate_with_caution"]),
+        ((["agent_card_signed"], []), ["agent_card_signed", "delegate_with_caution"]),
+        (([], ["agent_card_signed"]), ["delegate_with_caution", "agent_card_signed"]),
+        (
+            (["agent_card_signed"], ["protocol_handshake"]),
+            ["agent_card_signed", "delegate_with_caution", "protocol_handshake"],
+        ),
+        (
+            (["protocol_handshake", "agent_card_signed"], ["agent_card_signed"]),
+            ["protocol_handshake", "agent_card_signed", "delegate_with_caution"],
+        ),
+    ],
+)
+def test_all_that_any_demand_tolerated_is_named_once(
+    required: tuple[list[str], list[str]], tolerated: list[str], service: Service
+) -> None:
+    service.answer_all(UNKNOWN_AND_CAUTION)
+    policies = [
+        Policy(tuple(map(Check, names)), True, OnCaution.ALLOW, OnUnavailable.DENY)
+        for names in required
+    ]
+
+    found = weighed(cleared(policy=policies[0]), floor(policy=policies[1]))
+
+    assert found.reason is None
+    assert found.tolerated == tuple(tolerated)
+
+
+def test_what_the_first_demand_tolerated_is_no_part_of_the_second_s_refusal(
+    service: Service,
+) -> None:
+    service.answer_all(observation(agent_card_signed=Status.UNKNOWN))
+    tolerant = Policy(STRICT.required_proven, tolerate_unknown_required=True)
+
+    assert weighed(cleared(policy=tolerant)).tolerated == ("agent_card_signed",)
+    found = weighed(cleared(policy=tolerant), floor(policy=STRICT))
+
+    assert (found.reason, found.source) == (Reason.REQUIRED_CHECK_UNKNOWN, Source.FLOOR)
+    assert found.tolerated == ()
+
+
+def test_a_refusal_waits_for_the_evidence_that_both_would_take(service: Service) -> None:
+    """The shorter of the two ages is when the same call is asked about anew."""
+    service.answer_all(observation(endpoint_reachable=Status.FAILED).aged(10.0))
+
+    found = weighed(cleared(cache_ttl_seconds=300.0), floor(cache_ttl_seconds=60.0))
+
+    assert found.next_step == "retry_after 50 s"
+
+
+# What is no refusal
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("unforeseen"), Refusal(Reason.BINDING_CHANGED), OSError(5)]
+)
+def test_what_is_unforeseen_passes_through(error: Exception, count: int, service: Service) -> None:
+    service.answer_all(error)
+
+    with pytest.raises(type(error)) as caught:
+        weighed(*[cleared(policy=LENIENT), floor(policy=LENIENT)][:count])
+
+    assert caught.value is error
+    assert len(service.asked) == 1
+
+
+def test_cancellation_passes_through(service: Service) -> None:
+    service.answer_all(asyncio.CancelledError())
+
+    async def cancelled() -> str:
+        try:
+            await weigh([cleared(policy=LENIENT), floor(policy=LENIENT)])
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "weighed"
+
+    assert asyncio.run(cancelled()) == "cancelled"
+    assert len(service.asked) == 1
