@@ -74,7 +74,7 @@ class Problem(StrEnum):
     )
     NOT_A_DIGEST = (
         "must be sha256: and 64 hexadecimal digits in lower case",
-        "Copy the digest from the output of the command pin.",
+        'Copy the digest from the output of the command pin; with "tools": {} it can run.',
     )
     FLOOR_ELSEWHERE = (
         "counts in the global config.json only",

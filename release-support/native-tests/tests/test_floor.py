@@ -796,13 +796,17 @@ def test_a_change_while_one_of_two_services_is_asked(scene, two_services, clock)
     assert (heard, executed) == ([], ["tools.echo"])
 
 
-def test_a_project_cannot_choose_who_is_asked_about_a_private_host(scene):
-    """It names no local service: the endpoint is not told to the public one."""
-    lay_floor(scene, {"fixture_guild_origin": None})
+@pytest.mark.parametrize("named", ["none", "its own"])
+def test_a_project_cannot_choose_who_is_asked_about_a_private_host(scene, named):
+    """A local service that the floor does not name counts for nothing, and nobody is told."""
+    own = scene.serve()
+    scene.serve()
+    lay_floor(scene, {"fixture_guild_origin": own.origin if named == "its own" else None})
     native(scene)
     scene.expect_refused(
         "endpoint_refused", "private_needs_local_service", endpoint=None, refused_by="selected"
     )
+    assert own.connections == 0
 
 
 # Until the tool has answered
@@ -819,14 +823,14 @@ def description(scene):
         scene.patch.setitem(tool, "description", "Sends its text on.")
 
 
-@pytest.fixture
-def pinned_by_the_floor(scene):
-    """The floor pins the tools of the server; the project's file protects nothing."""
+@pytest.fixture(params=[{}, NOTHING], ids=["both", "floor only"])
+def pinned_by_the_floor(scene, request):
+    """The floor pins the tools; the project's file protects them without pins, or not at all."""
 
     def pinned_by_the_floor():
         scene.use_mcp(tools=scene.url)
         servers = {"tools": {"url": scene.url, "tools": scene.pins(scene.live)}}
-        lay_floor(scene, NOTHING, protected_servers=servers)
+        lay_floor(scene, request.param, protected_servers=servers)
 
     return pinned_by_the_floor
 

@@ -563,6 +563,16 @@ def test_the_canonical_form(scene, definition, text):
     scene.expect_refused("definition_changed", preflights=1)
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_no_json_equals_no_text(scene, value):
+    """Some software writes such a number all the same, as this text: it is no JSON."""
+    text = json.dumps({"description": None, "input_schema": value, "name": "echo"})
+    protect(scene, {"echo": scene.digest(text.replace(" ", ""))})
+    alter(scene, description=None, input_schema=value)
+    native(scene)
+    scene.expect_refused("definition_changed")
+
+
 def test_a_description_that_is_not_there_is_null(scene):
     """Some server software leaves it out, and some says null."""
     protect(scene, {"echo": scene.digest('{"description":null,"input_schema":{},"name":"echo"}')})

@@ -61,7 +61,7 @@ async def list_tools(connect: Connect, seconds: float) -> list[dict[str, Any]]:
     """The server's tools as plain values."""
     listing = await _in_worker(connect, seconds, lambda session: session.list_tools())
     return [
-        {"name": tool.name, "description": tool.description or "", "input_schema": tool.inputSchema}
+        {"name": tool.name, "description": tool.description, "input_schema": tool.inputSchema}
         for tool in listing.tools
     ]
 

@@ -32,7 +32,7 @@ def build_responses_function_tools(agent: Agent) -> tuple[list[dict[str, Any]], 
                 {
                     "type": "function",
                     "name": native,
-                    "description": tool["description"],
+                    "description": tool["description"] or name,
                     "parameters": tool["input_schema"],
                 }
             )

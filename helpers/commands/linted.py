@@ -1,0 +1,185 @@
+"""What `lint` has to say: lines for a person, data for a program.
+
+Rules of this module:
+
+1. Problems come first, then warnings; each names its code, which `--json` gives as well.
+2. Paths of keys are shown as `problems` shows them. All else that is not ours is `visible`.
+
+The module imports nothing of the framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from ..demands import Demand
+from ..problems import Problem
+from .faults import Fault, Setting
+from .findings import Found
+from .outcome import Exit, Outcome, visible
+from .places import ConfigFile, Place
+from .protecting import protected_names
+
+NO_REDIRECT: Final = "no_redirect"
+NOBODY_CAN_TELL: Final = "nobody can tell which servers are protected, so every MCP tool is refused"
+
+
+class Role(StrEnum):
+    """What another settings file counts for; the value is for a program."""
+
+    words: str
+
+    FLOOR = "floor", "in force as well, as the floor"
+    NOTHING = "nothing", "counts for nothing here"
+    OTHER_AGENTS = "other_agents", "counts for other agents"
+
+    def __new__(cls, value: str, words: str) -> Role:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.words = words
+        return member
+
+
+class Other(NamedTuple):
+    """A settings file that is not the selected one."""
+
+    file: ConfigFile
+    role: Role
+
+
+class Wrong(NamedTuple):
+    """A problem of a file in force.
+
+    Attributes:
+        file: the file's path below the root.
+        path: the path of the key; empty for the whole file.
+        problem: what is wrong.
+        nearest: the setting that a misspelled key may mean.
+        fault: why the file cannot be read.
+    """
+
+    file: str
+    path: str
+    problem: Problem
+    nearest: Setting | None = None
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found.
+
+    Attributes:
+        place: where.
+        selected: the settings file in force.
+        others: the other ones that there are.
+        demands: the settings in force.
+        problems, warnings: what is wrong, and what is worth a warning.
+        answers: what each URL answered, None where it does not redirect; None in place of all
+            where nobody was asked.
+    """
+
+    place: Place
+    selected: ConfigFile
+    others: Sequence[Other]
+    demands: Sequence[Demand]
+    problems: Sequence[Wrong]
+    warnings: Sequence[Found]
+    answers: Sequence[tuple[str, Found | None]] | None = None
+
+    def outcome(self) -> Outcome:
+        """Give the outcome."""
+        lines = [*self._head(), ""]
+        for wrong in self.problems:
+            lines += [*_lines_of_problem(wrong), ""]
+        for found in self.warnings:
+            lines += [*_lines_of_warning(found), ""]
+        problems, warnings = len(self.problems), len(self.warnings)
+        lines.append(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
+        return Outcome(Exit.CONFIGURATION if self.problems else Exit.FINE, lines, self._data())
+
+    def _head(self) -> list[str]:
+        lines = [f"in force: {self._shown(self.selected)}"]
+        lines += [f"{role.words}: {self._shown(file)}" for file, role in self.others]
+        if any(demand.protected is None for demand in self.demands):
+            lines.append(f"protected: {NOBODY_CAN_TELL}")
+        else:
+            names = ", ".join(visible(name) for name in protected_names(self.demands))
+            lines.append(f"protected: {names or 'nothing'}")
+        silent = [url for url, found in self.answers or () if found is None]
+        return lines + [f"does not redirect: {url}" for url in silent]
+
+    def _shown(self, file: ConfigFile) -> str:
+        return f"{visible(self.place.shown(file.path))} ({file.scope.value})"
+
+    def _data(self) -> dict[str, Any]:
+        can_tell = all(demand.protected is not None for demand in self.demands)
+        data: dict[str, Any] = {
+            "selected": self._data_of_file(self.selected),
+            "others": [
+                {**self._data_of_file(file), "counts_for": role.value} for file, role in self.others
+            ],
+            "protected": protected_names(self.demands) if can_tell else None,
+            "problems": [_data_of_problem(wrong) for wrong in self.problems],
+            "warnings": [_data_of_warning(found) for found in self.warnings],
+        }
+        if self.answers is not None:
+            data["answers"] = [
+                {"url": url, "answer": found.finding.value if found else NO_REDIRECT}
+                for url, found in self.answers
+            ]
+        return data
+
+    def _data_of_file(self, file: ConfigFile) -> dict[str, str]:
+        return {"file": self.place.shown(file.path), "scope": file.scope.value}
+
+
+def _lines_of_problem(wrong: Wrong) -> list[str]:
+    said = f"{wrong.path or 'The file'} {wrong.problem.value}."
+    lines = [f"problem {_code(wrong.problem)}: {visible(wrong.file)}: {said}"]
+    if wrong.nearest is not None:
+        lines.append(f"  Nearest: {wrong.nearest.words}.")
+    if wrong.fault is not None:
+        lines.append(f"  {wrong.fault.sentence}")
+    return [*lines, f"  What to do: {wrong.problem.remedy}"]
+
+
+def _lines_of_warning(found: Found) -> list[str]:
+    lines = [f"warning {found.finding.value}: {found.subject}: {found.finding.sentence}"]
+    if found.detail:
+        lines.append(f"  {found.detail}")
+    return [*lines, f"  What to do: {found.finding.remedy}"]
+
+
+def _data_of_problem(wrong: Wrong) -> dict[str, Any]:
+    return {
+        "file": wrong.file,
+        "path": wrong.path,
+        "problem": _code(wrong.problem),
+        "sentence": wrong.problem.value,
+        "remedy": wrong.problem.remedy,
+        "nearest": wrong.nearest.path if wrong.nearest else None,
+        "fault": wrong.fault._asdict() if wrong.fault else None,
+    }
+
+
+def _data_of_warning(found: Found) -> dict[str, Any]:
+    return {
+        "warning": found.finding.value,
+        "subject": found.subject,
+        "sentence": found.finding.sentence,
+        "detail": found.detail,
+        "remedy": found.finding.remedy,
+    }
+
+
+def _code(problem: Problem) -> str:
+    """Give a problem's name for a program; its value is the sentence."""
+    return problem.name.lower()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

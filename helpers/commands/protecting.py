@@ -1,0 +1,107 @@
+"""Which settings protect a server, and what is said when they are not valid.
+
+The commands `check` and `pin` find the demands of a server here, in the order and by the rules
+of the gate: nobody can tell what is protected; a protecting file is not valid; else the claims.
+
+The module imports nothing of the framework. `evaluation` is imported where it is used: it
+brings the HTTP library, and other commands start without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..binding import View, classify
+from ..demands import Demand, Source
+from ..problems import InvalidConfiguration, Problem
+from ..reasons import Reason
+from .outcome import Exit, Outcome
+from .places import Place
+
+if TYPE_CHECKING:
+    from ..evaluation import Claim
+
+
+def claims_for(demands: Sequence[Demand], view: View) -> list[Claim] | Demand:
+    """Give the claims of every demand that protects a server.
+
+    Args:
+        demands: the settings in force.
+        view: what there is under the server's name.
+
+    Returns:
+        The claims, none where nothing protects the server; or the demand whose settings are
+        not valid, where that decides.
+    """
+    from ..evaluation import Claim
+
+    invalid = [each for each in demands if isinstance(each.settings, InvalidConfiguration)]
+    for demand in invalid:
+        if demand.protected is None:
+            return demand
+    claims = []
+    for demand in demands:
+        approval = classify(view, demand.protected or {})
+        if approval is None:
+            continue
+        if isinstance(demand.settings, InvalidConfiguration):
+            return demand
+        claims.append(Claim(demand.source, demand.settings, approval, view))
+    return invalid[0] if invalid and not claims else claims
+
+
+def protected_names(demands: Sequence[Demand]) -> list[str]:
+    """Give every protected name, in the order of the demands, each once."""
+    return list(dict.fromkeys(name for demand in demands for name in demand.protected or ()))
+
+
+def file_of(place: Place, source: Source) -> str:
+    """Give the path of the file that makes a demand, as it is shown."""
+    file = place.selected() if source is Source.SELECTED else place.everywhere()
+    return place.shown(file.path)
+
+
+def not_valid(place: Place, demand: Demand) -> Outcome:
+    """Say what is wrong with the settings.
+
+    Args:
+        place: where the settings are.
+        demand: the demand whose settings are not valid.
+
+    Returns:
+        The outcome, a configuration problem.
+    """
+    assert isinstance(demand.settings, InvalidConfiguration)
+    reason, file = Reason.INVALID_CONFIGURATION, file_of(place, demand.source)
+    problems = demand.settings.problems
+    lines = [f"{reason.value}: {reason.sentence}", f"{file}:"]
+    lines += [f"  {path or 'the file'}: {problem.value}" for path, problem in problems]
+    if demand.protected is None:
+        lines.append("Which servers are protected cannot be told, so every MCP tool is refused.")
+    lines.append(f"What to do: {reason.remedy}")
+    if any(problem is Problem.NOT_A_DIGEST for _, problem in problems):
+        lines.append('For new digests, write "tools": {} first, which refuses every tool; run pin.')
+    data: dict[str, Any] = {
+        "reason": reason.value,
+        "source": demand.source.value,
+        "file": file,
+        "problems": [{"path": path, "problem": problem.value} for path, problem in problems],
+    }
+    return Outcome(Exit.CONFIGURATION, lines, data)
+
+
+def not_read(place: Place, files: Sequence[Any]) -> Outcome:
+    """Say that the MCP settings cannot be read.
+
+    Args:
+        place: where they are.
+        files: the files that a strict parser cannot read.
+
+    Returns:
+        The outcome, a configuration problem.
+    """
+    shown = [place.shown(file) for file in files]
+    lines = [f"{file}: the MCP servers in it cannot be read as plain JSON" for file in shown]
+    lines.append("Agent Zero may still read them, but what it makes of them cannot be told here.")
+    return Outcome(Exit.CONFIGURATION, lines, {"error": "mcp_settings_unreadable", "files": shown})

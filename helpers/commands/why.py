@@ -1,0 +1,74 @@
+"""`why`: the vocabulary of the gate, from the enums that the gate itself uses."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from typing import Any
+
+from ..reasons import NextStep, Reason, SubReason
+from .outcome import Exit, Outcome
+
+HELP = "say what each reason means and what to do about it"
+EXAMPLE = "why url_mismatch"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what `run` reads.
+
+    Args:
+        parser: the command's own parser.
+    """
+    parser.add_argument(
+        "word", nargs="?", type=_word, metavar="REASON", help="one reason or sub-reason"
+    )
+
+
+def _word(text: str) -> str:
+    words = [*(reason.value for reason in Reason), *(sub.value for sub in SubReason)]
+    if text in words:
+        return text
+    nearest = difflib.get_close_matches(text, words, n=1)
+    meant = f", but {nearest[0]}" if nearest else ""
+    raise argparse.ArgumentTypeError(f"there is no such reason{meant}; without one, all are listed")
+
+
+def run(arguments: argparse.Namespace) -> Outcome:
+    """Explain one word of the vocabulary, or all of them.
+
+    Args:
+        arguments: `word`, or None for all.
+
+    Returns:
+        The outcome, always fine.
+    """
+    reasons = [reason for reason in Reason if _is_asked(reason, arguments.word)]
+    lines: list[str] = []
+    for reason in reasons:
+        lines += [reason.value, f"  {reason.sentence}", f"  What to do: {reason.remedy}"]
+        lines += [f"  Next step: {reason.next_step.value}. {reason.next_step.sentence}"]
+        lines += [f"    {sub.value}: {sub.sentence}" for sub in SubReason if sub.reason is reason]
+        lines.append("")
+    return Outcome(Exit.FINE, lines[:-1], {"reasons": [_as_data(reason) for reason in reasons]})
+
+
+def _is_asked(reason: Reason, word: str | None) -> bool:
+    if word in (None, reason.value):
+        return True
+    return any(sub.reason is reason for sub in SubReason if sub.value == word)
+
+
+def _as_data(reason: Reason) -> dict[str, Any]:
+    next_step: NextStep = reason.next_step
+    return {
+        "reason": reason.value,
+        "stage": reason.stage.value,
+        "sentence": reason.sentence,
+        "remedy": reason.remedy,
+        "next_step": next_step.value,
+        "sub_reasons": [
+            {"sub_reason": sub.value, "sentence": sub.sentence}
+            for sub in SubReason
+            if sub.reason is reason
+        ],
+    }

@@ -1,0 +1,1526 @@
+"""`lint`: every problem and every warning, whole, in a folder made by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cryptography import x509
+from local_guild.wire import Script, Send, Stall, WireServer, answer
+from stage.certificates import Authority
+from stage.tap import Tap
+from usr.plugins.agent_guild_preflight.helpers.commands import redirects
+from usr.plugins.agent_guild_preflight.helpers.commands.findings import Finding
+from usr.plugins.agent_guild_preflight.helpers.commands.main import main
+from usr.plugins.agent_guild_preflight.helpers.problems import Problem
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60
+
+NAME = "plugins/agent_guild_preflight"
+PLUGIN = f"usr/{NAME}"
+HOOK = "extensions/python/tool_execute_before/_45_agent_guild_preflight.py"
+GLOBAL = f"{PLUGIN}/config.json"
+DEFAULT = f"{PLUGIN}/default_config.yaml"
+PROJECT = f"usr/projects/shop/.a0proj/{NAME}/config.json"
+PROFILE = f"usr/agents/agent0/{NAME}/config.json"
+SETTINGS = "usr/settings.json"
+
+URL = "https://mcp.example.com/mcp"
+WEATHER = {"weather": URL}
+DIGEST = "sha256:" + "0" * 64
+SHOP = ("--project", "shop")
+
+
+class Output(NamedTuple):
+    """What a run printed: the head, a block of lines for each finding, and the count."""
+
+    code: int
+    head: list[str]
+    findings: list[list[str]]
+    count: str
+    errors: str
+
+
+class Folder:
+    """An Agent Zero folder with the plugin installed, one project, and MCP settings that agree."""
+
+    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self._capsys = root, capsys
+        for name in ("plugin.yaml", "default_config.yaml", HOOK):
+            self.put(f"{PLUGIN}/{name}", (CHECKOUT / name).read_text())
+        self.put("usr/projects/shop/.a0proj/project.json", "{}")
+        self.serve({"weather": {"url": URL}})
+
+    def put(self, path: str, content: object = "") -> None:
+        """Write a file: text as it is, anything else as JSON."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        text = content if isinstance(content, str) else json.dumps(content)
+        file.write_bytes(text.encode("utf-8", "surrogatepass"))
+
+    def serve(self, servers: object) -> None:
+        """Write the MCP settings, as Agent Zero keeps them: JSON within JSON."""
+        self.put(SETTINGS, {"mcp_servers": json.dumps({"mcpServers": servers})})
+
+    def lint(self, *arguments: str) -> Output:
+        """Run the command."""
+        code = main(["lint", "--root", str(self.root), *arguments])
+        printed = self._capsys.readouterr()
+        head, *findings, count = printed.out.removesuffix("\n").split("\n\n")
+        blocks = [block.split("\n") for block in findings]
+        return Output(code, head.split("\n"), blocks, count, printed.err)
+
+    def as_json(self, *arguments: str) -> Any:
+        """Run the command with `--json`."""
+        main(["lint", "--root", str(self.root), "--json", *arguments])
+        return json.loads(self._capsys.readouterr().out)
+
+    def problems(self, settings: object, file: str = GLOBAL, *arguments: str) -> list[list[str]]:
+        """Write a settings file and give the problems; there is nothing else then."""
+        self.put(file, settings)
+        output = self.lint(*arguments)
+        assert output.code == 12
+        number = len(output.findings)
+        assert output.count == f"{number} problem{'s' * (number != 1)}, no warnings"
+        return output.findings
+
+    def warning(self, *arguments: str) -> list[str]:
+        """Give the only finding, a warning."""
+        output = self.lint(*arguments)
+        assert (output.code, output.count) == (0, "no problems, 1 warning")
+        assert len(output.findings) == 1
+        return output.findings[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
+
+
+# Which settings are in force
+
+
+class TestInForce:
+    def test_nothing_is_configured(self, folder):
+        assert folder.lint() == (
+            0,
+            [f"in force: {DEFAULT} (default)", "protected: nothing"],
+            [],
+            "no problems, no warnings",
+            "",
+        )
+
+    def test_a_clean_configuration(self, folder, capsys):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        assert main(["lint", "--root", str(folder.root)]) == 0
+        assert capsys.readouterr() == (
+            f"in force: {GLOBAL} (global)\n"
+            f"counts for nothing here: {DEFAULT} (default)\n"
+            "protected: weather\n"
+            "\n"
+            "no problems, no warnings\n",
+            "",
+        )
+
+    def test_a_clean_configuration_as_json(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        assert folder.as_json() == {
+            "selected": {"file": GLOBAL, "scope": "global"},
+            "others": [{"file": DEFAULT, "scope": "default", "counts_for": "nothing"}],
+            "protected": ["weather"],
+            "problems": [],
+            "warnings": [],
+        }
+
+    def test_the_most_specific_file_wins(self, folder):
+        both = f"usr/projects/shop/.a0proj/agents/agent0/{NAME}/config.json"
+        files = [
+            (both, "project and profile"),
+            (PROJECT, "project"),
+            (PROFILE, "profile"),
+            (f"agents/agent0/{NAME}/config.json", "profile"),
+            (GLOBAL, "global"),
+            (f"{NAME}/config.json", "built in"),
+            (DEFAULT, "default"),
+        ]
+        for file, _ in files[:-1]:
+            folder.put(file, {"protected_servers": WEATHER})
+        for number, (file, scope) in enumerate(files):
+            assert folder.lint(*SHOP).head == [
+                f"in force: {file} ({scope})",
+                *(f"counts for nothing here: {other} ({of})" for other, of in files[number + 1 :]),
+                f"protected: {'nothing' if file == DEFAULT else 'weather'}",
+            ]
+            (folder.root / file).unlink()
+
+    def test_the_profile_is_chosen(self, folder):
+        cook = f"usr/agents/cook/{NAME}/config.json"
+        folder.put(cook, {"protected_servers": WEATHER})
+        assert folder.lint("--profile", "cook").head == [
+            f"in force: {cook} (profile)",
+            f"counts for nothing here: {DEFAULT} (default)",
+            "protected: weather",
+        ]
+        assert folder.lint().head == [
+            f"in force: {DEFAULT} (default)",
+            f"counts for other agents: {cook} (profile)",
+            "protected: nothing",
+        ]
+
+    def test_a_profile_of_a_plugin(self, folder):
+        folder.put("plugins/_team/plugin.yaml", "name: _team")
+        folder.put(f"plugins/_team/agents/cook/{NAME}/config.json", {"protected_servers": WEATHER})
+        arguments = ("--profile", "cook")
+        selected = f"in force: plugins/_team/agents/cook/{NAME}/config.json (profile)"
+        assert folder.lint(*arguments).head[0] == selected
+        folder.put("plugins/_team/.toggle-0")
+        assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
+
+    def test_a_floor_stays_in_force(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "floor": True})
+        folder.put(PROJECT, {"protected_servers": {}})
+        assert folder.lint(*SHOP) == (
+            0,
+            [
+                f"in force: {PROJECT} (project)",
+                f"in force as well, as the floor: {GLOBAL} (global)",
+                f"counts for nothing here: {DEFAULT} (default)",
+                "protected: weather",
+            ],
+            [],
+            "no problems, no warnings",
+            "",
+        )
+        assert [other["counts_for"] for other in folder.as_json(*SHOP)["others"]] == [
+            "floor",
+            "nothing",
+        ]
+
+    def test_a_file_that_says_what_the_floor_says(self, folder):
+        for file in (GLOBAL, PROJECT):
+            folder.put(file, {"protected_servers": WEATHER, "floor": True})
+        output = folder.lint(*SHOP)
+        assert output.head[1] == f"in force as well, as the floor: {GLOBAL} (global)"
+        assert output.count == "no problems, no warnings"
+
+    def test_files_of_other_agents(self, folder):
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        other = f"usr/projects/shop/.a0proj/agents/cook/{NAME}/config.json"
+        folder.put(other, {"protected_servers": WEATHER})
+        assert folder.lint().head == [
+            f"in force: {DEFAULT} (default)",
+            f"counts for other agents: {other} (project and profile)",
+            f"counts for other agents: {PROJECT} (project)",
+            "protected: nothing",
+        ]
+
+    def test_nobody_can_tell_what_is_protected(self, folder):
+        folder.put(GLOBAL, [])
+        assert folder.lint().head[-1] == (
+            "protected: nobody can tell which servers are protected, so every MCP tool is refused"
+        )
+        assert folder.as_json()["protected"] is None
+
+
+# Problems
+
+PROBLEMS: list[tuple[Problem, str, str]] = [
+    (
+        Problem.UNREADABLE,
+        "\ufeff{}",
+        """
+problem unreadable: {}: The file cannot be read as plain JSON, or is gone.
+  Line 1, column 1.
+  What to do: Write one JSON object, in UTF-8 and without comments, that Agent Zero may read.
+""",
+    ),
+    (
+        Problem.NOT_AN_OBJECT,
+        '{"protected_servers": []}',
+        """
+problem not_an_object: {}: protected_servers must be an object, {{...}}.
+  What to do: Write an object, or leave the key out.
+""",
+    ),
+    (
+        Problem.UNKNOWN_KEY,
+        '{"protected_servers": {}, "certificate": 1}',
+        """
+problem unknown_key: {}: certificate is not a setting.
+  What to do: Remove the key, or write the name of a setting.
+""",
+    ),
+    (
+        Problem.NOT_A_SERVER,
+        '{"protected_servers": {"weather": 5}}',
+        """
+problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url and tools.
+  What to do: Write "<URL>", or {{"url": "<URL>", "tools": {{"<tool>": "sha256:<digest>"}}}}.
+""",
+    ),
+    (
+        Problem.NOT_TEXT,
+        '{"protected_servers": {"weather": {}}}',
+        """
+problem not_text: {}: protected_servers.weather.url must be a text.
+  What to do: Write the URL in quotation marks.
+""",
+    ),
+    (
+        Problem.NOT_BOOLEAN,
+        '{"protected_servers": {}, "allow_private_hosts": "yes"}',
+        """
+problem not_boolean: {}: allow_private_hosts must be true or false.
+  What to do: Write true or false, without quotation marks.
+""",
+    ),
+    (
+        Problem.NOT_A_NUMBER,
+        '{"protected_servers": {}, "timeout_seconds": "5"}',
+        """
+problem not_a_number: {}: timeout_seconds must be a number of seconds.
+  What to do: Write a number, without quotation marks.
+""",
+    ),
+    (
+        Problem.OUT_OF_RANGE,
+        '{"protected_servers": {}, "timeout_seconds": 60}',
+        """
+problem out_of_range: {}: timeout_seconds is outside its limits.
+  What to do: Write a number within the limits: timeout_seconds more than 0, at most 15; cache_ttl_seconds 0 to 86400.
+""",
+    ),
+    (
+        Problem.NOT_A_CHOICE,
+        '{"protected_servers": {}, "policy": {"on_caution": "refuse"}}',
+        """
+problem not_a_choice: {}: policy.on_caution is none of the permitted values.
+  What to do: Write deny or allow; on_unavailable may also be allow_unreachable.
+""",
+    ),
+    (
+        Problem.NOT_CHECK_NAMES,
+        '{"protected_servers": {}, "policy": {"required_proven": ["handshake"]}}',
+        """
+problem not_check_names: {}: policy.required_proven must be a list of known check names, each at most once.
+  What to do: Write a list of: endpoint_reachable, protocol_handshake, agent_card_resolves, agent_card_signed, \
+payment_claim_holds, independent_evidence.
+""",
+    ),
+    (
+        Problem.NOT_LOCAL_ORIGIN,
+        '{"protected_servers": {}, "fixture_guild_origin": "http://127.0.0.1"}',
+        """
+problem not_local_origin: {}: fixture_guild_origin must be http://127.0.0.1:<port> or http://[::1]:<port>.
+  What to do: Write the origin of a service on this machine, with nothing after the port.
+""",
+    ),
+    (
+        Problem.NAME_UNUSABLE,
+        '{"protected_servers": {" ": "https://mcp.example.com/mcp"}}',
+        """
+problem name_unusable: {}: protected_servers.  is not usable as a server name.
+  What to do: Write the name as it stands in the MCP settings, at most 128 characters.
+""",
+    ),
+    (
+        Problem.NAME_TWICE,
+        '{"protected_servers": {"weather": "https://mcp.example.com/mcp", "Weather": "https://mcp.example.com/mcp"}}',
+        """
+problem name_twice: {}: protected_servers.Weather is the same server name as another once normalised.
+  What to do: Keep one of the two; Agent Zero takes them for the same server.
+""",
+    ),
+    (
+        Problem.NOT_A_DIGEST,
+        '{"protected_servers": {"weather": {"url": "https://mcp.example.com/mcp", "tools": {"now": "sha256:0"}}}}',
+        """
+problem not_a_digest: {}: protected_servers.weather.tools.now must be sha256: and 64 hexadecimal digits in lower case.
+  What to do: Copy the digest from the output of the command pin; with "tools": {{}} it can run.
+""",
+    ),
+]
+
+
+class TestProblems:
+    @pytest.mark.parametrize(
+        "problem, settings, block", PROBLEMS, ids=[each[0].name for each in PROBLEMS]
+    )
+    def test_each(self, folder, problem, settings, block):
+        folder.put(GLOBAL, settings)
+        output = folder.lint()
+        assert output.code == 12
+        assert output.findings[0] == block.format(GLOBAL).strip("\n").split("\n")
+        assert output.count.startswith("1 problem, ")
+
+    def test_a_floor_in_a_project(self, folder):
+        assert folder.problems({"protected_servers": WEATHER, "floor": True}, PROJECT, *SHOP) == [
+            [
+                f"problem floor_elsewhere: {PROJECT}: floor counts in the global config.json only.",
+                "  What to do: Remove the key from this file, or move it to the global config.json.",
+            ]
+        ]
+
+    def test_every_problem_is_shown_here(self):
+        assert {each[0] for each in PROBLEMS} | {Problem.FLOOR_ELSEWHERE} == set(Problem)
+
+    def test_all_are_reported_together_and_no_value_is_shown(self, folder):
+        settings = {
+            "protected_servers": {"weather": {"url": URL, "tool": "SECRET"}},
+            "policy": {"on_cauton": "SECRET"},
+            "timeout_second": "SECRET",
+        }
+        findings = folder.problems(settings)
+        assert [block[0].rpartition(": ")[2] for block in findings] == [
+            "timeout_second is not a setting.",
+            "policy.on_cauton is not a setting.",
+            "protected_servers.weather.tool is not a setting.",
+        ]
+        assert "SECRET" not in str(findings) + json.dumps(folder.as_json())
+
+    def test_a_key_of_any_characters(self, folder):
+        assert folder.problems({"protected_servers": {}, "\x1b[2J\u202e": 1})[0][0] == (
+            rf"problem unknown_key: {GLOBAL}: \x1b[2J\u202e is not a setting."
+        )
+
+    def test_both_files_in_force_count(self, folder):
+        folder.put(
+            GLOBAL, {"protected_servers": WEATHER, "floor": True, "policy": {"on_cauton": 1}}
+        )
+        folder.put(PROJECT, {"protected_servers": WEATHER, "timeout": 1})
+        output = folder.lint(*SHOP)
+        assert [block[0] for block in output.findings] == [
+            f"problem unknown_key: {PROJECT}: timeout is not a setting.",
+            f"problem unknown_key: {GLOBAL}: policy.on_cauton is not a setting.",
+        ]
+        assert (output.code, output.count) == (12, "2 problems, no warnings")
+
+    def test_a_global_file_that_cannot_be_read_may_have_a_floor(self, folder):
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        assert folder.problems("{", GLOBAL, *SHOP) == [
+            [
+                f"problem unreadable: {GLOBAL}: The file cannot be read as plain JSON, or is gone.",
+                "  Line 1, column 2.",
+                "  What to do: Write one JSON object, in UTF-8 and without comments, "
+                "that Agent Zero may read.",
+            ]
+        ]
+
+    def test_as_json(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": {"on_cauton": "deny"}})
+        assert folder.as_json()["problems"] == [
+            {
+                "file": GLOBAL,
+                "path": "policy.on_cauton",
+                "problem": "unknown_key",
+                "sentence": "is not a setting",
+                "remedy": "Remove the key, or write the name of a setting.",
+                "nearest": "policy.on_caution",
+                "fault": None,
+            }
+        ]
+        folder.put(GLOBAL, '{"protected_servers": {},\n  "policy": SECRET}')
+        assert folder.as_json()["problems"] == [
+            {
+                "file": GLOBAL,
+                "path": "",
+                "problem": "unreadable",
+                "sentence": "cannot be read as plain JSON, or is gone",
+                "remedy": "Write one JSON object, in UTF-8 and without comments, "
+                "that Agent Zero may read.",
+                "nearest": None,
+                "fault": {"sentence": "Line 2, column 13.", "line": 2, "column": 13},
+            }
+        ]
+
+
+class TestFaults:
+    @pytest.mark.parametrize(
+        ("content", "line"),
+        [
+            ('{"protected_servers": {},\n  // all\n}', "  Line 2, column 3."),
+            ("", "  Line 1, column 1."),
+            ("\udc80", "  It is not UTF-8."),
+            ("[" * 100_000, "  It is nested too deeply."),
+            ("9" * 5_000, "  A number or a character in it is not permitted."),
+        ],
+        ids=["comment", "empty", "bytes", "depth", "digits"],
+    )
+    def test_of_json(self, folder, content, line):
+        assert folder.problems(content)[0][1] == line
+
+    def test_a_folder_in_its_place(self, folder):
+        (folder.root / GLOBAL).mkdir()
+        assert folder.lint().findings[0][1] == (
+            "  It is gone, may not be read, or is larger than 64 MiB."
+        )
+
+    def test_a_default_file_that_is_gone(self, folder):
+        (folder.root / DEFAULT).unlink()
+        assert folder.lint().findings == [
+            [
+                f"problem unreadable: {DEFAULT}: The file cannot be read as plain JSON, or is gone.",
+                "  It is gone, may not be read, or is larger than 64 MiB.",
+                "  What to do: Write one JSON object, in UTF-8 and without comments, "
+                "that Agent Zero may read.",
+            ]
+        ]
+
+    @pytest.mark.parametrize(
+        ("content", "line"),
+        [
+            ("policy: [\nfloor: null", "  Line 2, column 12."),
+            ("\x07", "  A number or a character in it is not permitted."),
+            ("[" * 1_000, "  It is nested too deeply."),
+        ],
+        ids=["syntax", "character", "depth"],
+    )
+    def test_of_yaml(self, folder, content, line):
+        assert folder.problems(content, DEFAULT)[0][1] == line
+
+
+class TestNearest:
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"protected_server": {}}, "protected_servers at the top level"),
+            ({"Timeout-Seconds": 1}, "timeout_seconds at the top level"),
+            ({"polcy": {}}, "policy at the top level"),
+            ({"cacheTtlSeconds": 1}, "cache_ttl_seconds at the top level"),
+            ({"policy": {"required": []}}, "required_proven in policy"),
+            ({"policy": {"on_unavailble": "deny"}}, "on_unavailable in policy"),
+            (
+                {"protected_servers": {"weather": {"url": URL, "urls": 1}}},
+                "url in the object of a server",
+            ),
+            (
+                {"protected_servers": {"a.b": {"url": URL, "tool": 1}}},
+                "tools in the object of a server",
+            ),
+        ],
+    )
+    def test_a_typo(self, folder, settings, words):
+        folder.put(GLOBAL, {"protected_servers": {}, **settings})
+        assert folder.lint().findings[0][1] == f"  Nearest: {words}."
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"on_caution": "allow"}, "on_caution in policy"),
+            ({"on_unavailble": "allow"}, "on_unavailable in policy"),
+            ({"policy.on_caution": "allow"}, "on_caution in policy"),
+            ({"policy": {"timeout_seconds": 1}}, "timeout_seconds at the top level"),
+            ({"policy": {"url": 1}}, "url in the object of a server"),
+        ],
+    )
+    def test_a_setting_in_the_wrong_place(self, folder, settings, words):
+        folder.put(GLOBAL, {"protected_servers": {}, **settings})
+        assert folder.lint().findings[0][1] == f"  Nearest: {words}."
+
+    def test_a_key_that_is_like_no_setting(self, folder):
+        assert folder.problems({"protected_servers": {}, "x": 1})[0][1] == (
+            "  What to do: Remove the key, or write the name of a setting."
+        )
+
+
+# Warnings: the settings
+
+
+class TestSettings:
+    def test_an_unknown_profile(self, folder):
+        assert folder.warning("--profile", "cock\x1b") == [
+            r"warning profile_unknown: cock\x1b: There is no agent profile of this name.",
+            "  What to do: Write the name of a folder in agents or usr/agents.",
+        ]
+
+    def test_another_file_that_is_not_valid(self, folder):
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        folder.put(PROFILE, {"protected_servers": WEATHER, "polcy": {}})
+        assert folder.warning(*SHOP) == [
+            f"warning other_file_invalid: {PROFILE}: This file is not valid; it is not in force here.",
+            "  polcy is not a setting.",
+            "  What to do: Mend it before it comes into force for another agent, or remove it.",
+        ]
+
+    def test_a_file_of_other_agents_that_is_not_valid(self, folder):
+        folder.put(PROJECT, "{")
+        assert folder.warning() == [
+            f"warning other_file_invalid: {PROJECT}: This file is not valid; it is not in force here.",
+            "  The file cannot be read as plain JSON, or is gone.",
+            "  What to do: Mend it before it comes into force for another agent, or remove it.",
+        ]
+
+    def test_a_server_that_only_the_global_file_protects(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        folder.put(PROJECT, {"protected_servers": {}})
+        assert folder.warning(*SHOP) == [
+            "warning not_protected_here: weather: The global settings protect this server, and "
+            "those in force here do not.",
+            "  What to do: List the server in the file in force, or set floor to true in the "
+            "global config.json.",
+        ]
+
+    def test_a_server_that_is_protected_here_by_its_url(self, folder):
+        folder.put(GLOBAL, {"protected_servers": {"forecast": URL}})
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_repeated_keys(self, folder):
+        folder.put(
+            GLOBAL,
+            '{"protected_servers": {"weather": "https://mcp.example.com/mcp", '
+            '"weather": "https://mcp.example.com/mcp"}, "policy": {}, '
+            '"policy": {"on_caution": "allow", "on_caution": "deny", "on_caution": "deny"}, "policy": '
+            '{"on_caution": "deny", "required_proven": [], "required_proven": []}}',
+        )
+        output = folder.lint()
+        assert (output.code, output.count) == (0, "no problems, 3 warnings")
+        assert output.findings == [
+            [
+                f"warning key_repeated: {GLOBAL}: The file repeats a key; Agent Zero keeps the "
+                "last one and drops the rest.",
+                f"  {path}",
+                "  What to do: Keep the one that is meant.",
+            ]
+            for path in ("policy", "protected_servers.weather", "policy.required_proven")
+        ]
+
+    def test_repeated_keys_of_a_file_that_is_not_valid_and_deep(self, folder):
+        deep = '{"y":' * 900 + "1" + "}" * 900
+        folder.put(GLOBAL, f'{{"x": [{{"a": 1, "a": 2}}], "y": {deep}}}')
+        assert folder.lint().findings[-1][:2] == [
+            f"warning key_repeated: {GLOBAL}: The file repeats a key; Agent Zero keeps the last "
+            "one and drops the rest.",
+            "  x.0.a",
+        ]
+
+    def test_a_floor_in_the_default_file(self, folder):
+        text = (folder.root / DEFAULT).read_text()
+        folder.put(DEFAULT, text.replace("floor: null", "floor: true"))
+        assert folder.warning() == [
+            f"warning floor_gives_way: {DEFAULT}: This file sets floor, but it gives way to a "
+            "global config.json and to updates.",
+            "  What to do: Set floor in the global config.json.",
+        ]
+
+    def test_a_floor_in_a_built_in_file(self, folder):
+        folder.put(f"{NAME}/config.json", {"protected_servers": WEATHER, "floor": True})
+        assert folder.warning()[0] == (
+            f"warning floor_gives_way: {NAME}/config.json: This file sets floor, but it gives way "
+            "to a global config.json and to updates."
+        )
+
+    def test_a_local_service_that_the_global_file_does_not_name(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "fixture_guild_origin": "http://[::1]:1"})
+        origin = "http://127.0.0.1:8787"
+        folder.put(PROJECT, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
+        assert folder.warning(*SHOP) == [
+            f"warning fixture_ignored: {PROJECT}: The file names a local service that the global "
+            "file does not name, so it is ignored, and the public service is asked.",
+            f"  It names {origin}.",
+            "  What to do: Name the same fixture_guild_origin in the global config.json, or remove "
+            "it here.",
+        ]
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_unavailable_evidence_is_allowed(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": {"on_unavailable": "allow"}})
+        assert folder.warning() == [
+            f"warning unavailable_allowed: {GLOBAL}: policy.on_unavailable is allow: a call goes on "
+            "without any usable evidence.",
+            "  What to do: Write deny or allow_unreachable, unless that is meant.",
+        ]
+
+    def test_the_floor_allows_unavailable_evidence(self, folder):
+        settings = {"protected_servers": WEATHER, "policy": {"on_unavailable": "allow"}}
+        folder.put(GLOBAL, {**settings, "floor": True})
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        assert folder.warning(*SHOP)[0].startswith(f"warning unavailable_allowed: {GLOBAL}: ")
+
+    def test_unreachable_services_are_allowed(self, folder):
+        policy = {"on_unavailable": "allow_unreachable"}
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": policy})
+        assert folder.lint().count == "no problems, no warnings"
+
+
+class TestEnvironment:
+    LOWER = "A0_SET_agent_guild_preflight__policy__on_caution"
+    UPPER = "A0_SET_AGENT_GUILD_PREFLIGHT__PROTECTED_SERVERS"
+
+    def test_a_variable_of_the_environment(self, folder, monkeypatch):
+        monkeypatch.setenv(self.LOWER, "SECRET")
+        assert folder.warning() == [
+            f"warning environment_overrides: {self.LOWER}: This variable overrides a default; the "
+            "commands do not read its value.",
+            "  In the environment.",
+            "  What to do: Write a global config.json; no variable changes that.",
+        ]
+
+    @pytest.mark.parametrize("line", ["%s=SECRET", " export %s = 'SECRET'", "'%s'=SECRET"])
+    def test_a_variable_in_a_file(self, folder, line):
+        folder.put("usr/.env", f"# {self.LOWER}=1\nA=B\n{line % self.UPPER}\n")
+        assert folder.warning() == [
+            f"warning environment_overrides: {self.UPPER}: This variable overrides a default; the "
+            "commands do not read its value.",
+            "  In usr/.env.",
+            "  What to do: Write a global config.json; no variable changes that.",
+        ]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "A0_SET_agent_guild_preflight__POLICY__ON_CAUTION",  # neither of the two spellings
+            "A0_SET_agent_guild_preflight__floor",  # a default that is null stays null
+            "A0_SET_agent_guild_preflight__polcy",
+            "agent_guild_preflight__policy",
+        ],
+    )
+    def test_a_variable_without_effect(self, folder, monkeypatch, name):
+        monkeypatch.setenv(name, "1")
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_a_file_of_the_operator_is_not_overridden(self, folder, monkeypatch):
+        monkeypatch.setenv(self.LOWER, "allow")
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_a_default_file_that_leads_back_to_itself(self, folder, monkeypatch):
+        monkeypatch.setenv("A0_SET_agent_guild_preflight__policy__policy", "1")
+        folder.put(DEFAULT, "protected_servers: {}\npolicy: &policy\n  policy: *policy\n")
+        assert folder.lint().count == "1 problem, 1 warning"
+
+
+# Warnings: what is protected
+
+
+class TestApprovals:
+    @pytest.mark.parametrize(
+        ("url", "cause"),
+        [
+            ("ftp://mcp.example.com/", "scheme: The scheme is not http or https."),
+            ("https://me:SECRET@mcp.example.com/", "userinfo: The URL holds a user part."),
+            ("https://mcp.example.com/?key=SECRET", "query: The URL holds a question mark."),
+            ("", "scheme: The scheme is not http or https."),
+        ],
+    )
+    def test_a_url_that_the_screen_refuses(self, folder, url, cause):
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}})
+        folder.serve({"weather": {"url": url or URL}})
+        output = folder.lint()
+        assert output.findings[0] == [
+            "warning url_refused: weather: The gate refuses the approved URL.",
+            f"  {cause}",
+            "  What to do: Serve the endpoint under another URL, and write that here and in the "
+            "MCP settings.",
+        ]
+        assert output.code == 0 and "SECRET" not in str(output)
+
+    def test_a_url_in_another_spelling(self, folder):
+        folder.put(GLOBAL, {"protected_servers": {"weather": "https://mcp.example.com"}})
+        folder.serve({"weather": {"url": "https://mcp.example.com"}})
+        assert folder.warning() == [
+            "warning url_not_canonical: weather: The gate refuses the approved URL: it is not "
+            "written in its one spelling.",
+            "  not_canonical: The URL is not written in its one spelling.",
+            "  What to do: Here and in the MCP settings: scheme and host in lower case, no default "
+            "port, a path that begins with / and has no . or .. in it, percent-encodings in upper "
+            "case and only where they are needed.",
+        ]
+
+    @pytest.mark.parametrize(
+        ("more", "cause"),
+        [
+            ({}, "host_not_public: The host is not a public one."),
+            (
+                {"allow_private_hosts": True},
+                "private_needs_local_service: A private endpoint is only told to a local "
+                "preflight service, and none is in force.",
+            ),
+        ],
+    )
+    def test_a_private_url(self, folder, more, cause):
+        url = "http://192.168.1.20:8000/mcp"
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}, **more})
+        folder.serve({"weather": {"url": url}})
+        assert folder.warning() == [
+            "warning url_private: weather: The gate refuses the approved URL: it is private.",
+            f"  {cause}",
+            "  What to do: Set allow_private_hosts to true, and name a local service in "
+            "fixture_guild_origin, in this file and in the global config.json.",
+        ]
+
+    def test_a_private_url_for_a_local_service(self, folder):
+        url = "http://192.168.1.20:8000/mcp"
+        settings = {"allow_private_hosts": True, "fixture_guild_origin": "http://127.0.0.1:8787"}
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}, **settings})
+        folder.serve({"weather": {"url": url}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_a_port_that_the_service_refuses(self, folder):
+        url = "https://mcp.example.com:8000/mcp"
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}})
+        folder.serve({"weather": {"url": url}})
+        assert folder.warning() == [
+            "warning service_refuses_port: weather: The public service refuses this port, so every "
+            "call will be refused.",
+            "  Port 8000.",
+            "  What to do: Serve the endpoint on port 80, 443, 8080 or 8443.",
+        ]
+
+    @pytest.mark.parametrize(
+        "origin",
+        [
+            "http://mcp.example.com",
+            "https://mcp.example.com",
+            "http://mcp.example.com:443",
+            "http://mcp.example.com:8080",
+            "https://mcp.example.com:8443",
+        ],
+    )
+    def test_a_port_that_it_does_not_refuse(self, folder, origin):
+        folder.put(GLOBAL, {"protected_servers": {"weather": f"{origin}/"}})
+        folder.serve({"weather": {"url": f"{origin}/"}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_a_url_that_is_too_long_for_the_service(self, folder):
+        for length, count in ((500, "no warnings"), (501, "1 warning")):
+            url = "https://mcp.example.com/".ljust(length, "a")
+            folder.put(GLOBAL, {"protected_servers": {"weather": url}})
+            folder.serve({"weather": {"url": url}})
+            assert folder.lint().count == f"no problems, {count}"
+        assert folder.warning() == [
+            "warning service_refuses_length: weather: The public service refuses a URL of more "
+            "than 500 characters, so every call will be refused.",
+            "  501 characters.",
+            "  What to do: Serve the endpoint under a shorter URL.",
+        ]
+
+    def test_what_a_local_service_does_not_refuse(self, folder):
+        url = "https://mcp.example.com:8000/".ljust(501, "a")
+        settings = {"fixture_guild_origin": "http://127.0.0.1:8787"}
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}, **settings})
+        folder.serve({"weather": {"url": url}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_an_empty_table_of_tools(self, folder):
+        folder.put(GLOBAL, {"protected_servers": {"weather": {"url": URL, "tools": {}}}})
+        assert folder.warning() == [
+            "warning no_tool_pinned: weather: The table of pinned tools is empty, so every tool is "
+            "refused.",
+            "  What to do: Fill it from the output of the command pin, or leave tools out.",
+        ]
+
+    def test_a_table_with_a_tool(self, folder):
+        server = {"url": URL, "tools": {"now": DIGEST}}
+        folder.put(GLOBAL, {"protected_servers": {"weather": server}})
+        assert folder.lint().count == "no problems, no warnings"
+
+
+# Warnings: the MCP settings
+
+
+class TestMcpSettings:
+    @pytest.fixture(autouse=True)
+    def _protected(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+
+    def test_a_file_that_only_a_lenient_parser_reads(self, folder):
+        folder.put(SETTINGS, {"mcp_servers": "{mcpServers: {}}"})
+        assert folder.warning() == [
+            f"warning mcp_unreadable: {SETTINGS}: The MCP settings in this file cannot be read as "
+            "plain JSON; Agent Zero may still read them, but what it makes of them cannot be told "
+            "here.",
+            "  What to do: Write them as plain JSON, without comments.",
+        ]
+
+    def test_a_project_s_file_that_only_a_lenient_parser_reads(self, folder):
+        file = "usr/projects/shop/.a0proj/mcp_servers.json"
+        folder.put(file, "{'mcpServers': {}}")
+        assert folder.warning(*SHOP)[0].startswith(f"warning mcp_unreadable: {file}: ")
+
+    def test_no_server_of_the_name(self, folder):
+        folder.serve({})
+        assert folder.warning() == [
+            "warning server_not_configured: weather: No MCP server carries the protected name.",
+            "  What to do: Add the server to the MCP settings, or mend or remove its name in "
+            "protected_servers.",
+        ]
+
+    def test_no_server_of_the_name_but_one_like_it(self, folder):
+        folder.serve({"wether": {"url": "https://other.example.com/"}, "x": {"url": URL + "/"}})
+        assert folder.warning()[1] == "  Nearest name in the MCP settings: wether."
+
+    def test_no_mcp_settings_at_all(self, folder):
+        (folder.root / SETTINGS).unlink()
+        assert folder.warning()[0].startswith("warning server_not_configured: weather: ")
+
+    def test_a_disabled_server(self, folder):
+        folder.serve({"weather": {"url": URL, "disabled": True}})
+        assert folder.warning() == [
+            "warning server_disabled: weather: Only a disabled MCP server carries the protected "
+            "name.",
+            f"  In {SETTINGS}.",
+            "  What to do: Enable it in the MCP settings, or remove its name from "
+            "protected_servers.",
+        ]
+
+    def test_two_servers_of_one_name(self, folder):
+        folder.serve([{"name": "weather", "url": URL}, {"name": "weather", "url": URL}])
+        assert folder.warning() == [
+            "warning name_repeated: weather: More than one MCP server carries this name, so every "
+            "call will be refused.",
+            f"  weather. In {SETTINGS}.",
+            "  What to do: Rename or remove all but one in the MCP settings.",
+        ]
+
+    def test_two_names_that_normalise_alike(self, folder):
+        folder.serve({"Weather": {"url": URL}, "weather": {"url": URL}, " weather\u2028": {}})
+        assert folder.warning() == [
+            "warning names_alike: weather: More than one MCP server carries this name once it is "
+            "normalised, so every call will be refused.",
+            rf"  Weather, weather,  weather\u2028. In {SETTINGS}.",
+            "  What to do: Rename or remove all but one in the MCP settings.",
+        ]
+
+    def test_in_a_project_the_last_of_two_names_counts(self, folder):
+        folder.serve({"Weather": {"url": "https://old.example.com/"}, "weather": {"url": URL}})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_a_local_server(self, folder):
+        folder.serve({"weather": {"command": "weather", "args": ["SECRET"]}})
+        assert folder.warning() == [
+            "warning server_local: weather: The MCP server is a local one, without a URL, so every "
+            "call will be refused.",
+            f"  In {SETTINGS}.",
+            "  What to do: Remove its name from protected_servers, or give it a URL in the MCP "
+            "settings.",
+        ]
+
+    def test_another_url(self, folder):
+        folder.serve({"weather": {"url": f"{URL}/"}})
+        assert folder.warning() == [
+            "warning url_differs: weather: The MCP settings name another URL than the approved "
+            "one, so every call will be refused.",
+            f"  Different: slash at the end. {SETTINGS} has {URL}/ instead of {URL}",
+            "  What to do: Find out which of the two is right; then make both files say the same, "
+            "byte for byte.",
+        ]
+
+    def test_a_project_s_other_url(self, folder):
+        file = "usr/projects/shop/.a0proj/mcp_servers.json"
+        folder.put(file, {"mcpServers": {"WEATHER": {"url": f"{URL}2"}}})
+        assert folder.lint().count == "no problems, no warnings"
+        assert folder.warning(*SHOP)[1] == (
+            f"  Different: path. {file} has {URL}2 instead of {URL}"
+        )
+
+    @pytest.mark.parametrize(
+        ("url", "parts"),
+        [
+            ("http://mcp.example.com/mcp", "scheme"),
+            ("https://mcp.example.org/mcp", "host"),
+            ("https://mcp.example.com:8443/mcp", "port"),
+            ("https://mcp.example.com/mcp/v2", "path"),
+            ("https://mcp.example.com/MCP", "upper and lower case of the path"),
+            (
+                "http://mcp.example.org:8080/Mcp/",
+                "scheme, host, port, upper and lower case of the path, slash at the end",
+            ),
+        ],
+    )
+    def test_where_urls_differ(self, folder, url, parts):
+        folder.serve({"weather": {"url": url}})
+        assert folder.warning()[1] == (
+            f"  Different: {parts}. {SETTINGS} has {url} instead of {URL}"
+        )
+
+    @pytest.mark.parametrize(
+        ("url", "parts"),
+        [
+            ("HTTPS://mcp.example.com/mcp", "scheme"),
+            ("https://SECRET@mcp.example.com/mcp", "user part"),
+            ("https://MCP.example.com/mcp", "upper and lower case of the host"),
+            ("https://mcp.example.com:443/mcp", "port"),
+            ("https://mcp.example.com/mcp?key=SECRET", "what follows a ? or #"),
+            ("https://mcp.example.com/mcp#SECRET", "what follows a ? or #"),
+            ("https://mcp.example.com/mcp ", "white space"),
+            ("https://mcp.exam\tple.com/mcp", "white space"),
+            ("https://[::1]:8000", "host, port, path"),
+            ("SECRET", "one of them is no URL"),
+        ],
+    )
+    def test_where_a_url_differs_that_is_not_shown(self, folder, url, parts):
+        folder.serve({"weather": {"url": url}})
+        output = folder.warning()
+        assert output[1] == f"  Different: {parts}. In {SETTINGS}."
+        assert "SECRET" not in str(output)
+
+    def test_of_two_keys_for_the_url_the_later_counts(self, folder):
+        folder.serve({"weather": {"serverUrl": f"{URL}/", "url": URL}})
+        assert folder.lint().count == "no problems, no warnings"
+        folder.serve({"weather": {"url": URL, "serverUrl": f"{URL}/"}})
+        assert folder.warning()[0].startswith("warning url_differs: weather: ")
+
+    @pytest.mark.parametrize("verify", [False, None, "true", 1])
+    def test_tls_that_is_not_verified(self, folder, verify):
+        folder.serve({"weather": {"url": URL, "verify": verify}})
+        assert folder.warning() == [
+            "warning tls_not_verified: weather: The MCP settings do not have TLS verified, so "
+            "every call will be refused.",
+            f"  In {SETTINGS}.",
+            "  What to do: Set verify to true, or leave it out.",
+        ]
+
+    @pytest.mark.parametrize("name", ["Host", "x_forwarded_host", " X-Original-URL "])
+    def test_a_header_that_names_another_host(self, folder, name):
+        headers = {"Authorization": "SECRET", name: "SECRET.example.org"}
+        folder.serve({"weather": {"url": URL, "headers": headers}})
+        assert folder.warning() == [
+            "warning header_names_host: weather: A header in the MCP settings names another host, "
+            "so every call will be refused.",
+            f"  {name}. In {SETTINGS}.",
+            "  What to do: Remove the header.",
+        ]
+
+    def test_headers_that_name_the_same_host_or_none(self, folder):
+        headers = {"Host": "MCP.example.com:443", "Authorization": "Bearer x"}
+        folder.serve({"weather": {"url": URL, "headers": headers}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    @pytest.mark.parametrize("headers", ["SECRET: 1", 5, [["a"]]])
+    def test_headers_that_are_no_object(self, folder, headers):
+        folder.serve({"weather": {"url": URL, "headers": headers}})
+        assert folder.warning() == [
+            "warning headers_unreadable: weather: The headers in the MCP settings are not an "
+            "object, so every call will be refused.",
+            f"  In {SETTINGS}.",
+            "  What to do: Write an object of names and values, or leave headers out.",
+        ]
+
+    def test_all_of_that_at_once(self, folder):
+        server = {"url": f"{URL}/", "verify": False, "headers": {"Host": "a", "X-Host": "b"}}
+        folder.serve({"weather": server})
+        assert [block[0].split(":")[0] for block in folder.lint().findings] == [
+            "warning url_differs",
+            "warning tls_not_verified",
+            "warning header_names_host",
+            "warning header_names_host",
+        ]
+
+    def test_a_server_that_is_protected_by_its_url(self, folder):
+        folder.serve({"weather": {"url": URL}, "Forecast": {"url": URL}})
+        assert folder.warning() == [
+            "warning protected_by_url: forecast: The server is not listed, but has an approved "
+            "URL, so it is protected too.",
+            "  By weather.",
+            "  What to do: Nothing, if that is meant.",
+        ]
+
+    def test_such_a_server_is_bound_by_that_entry(self, folder):
+        folder.serve({"weather": {"url": URL}, "forecast": {"url": URL, "verify": False}})
+        assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
+            ["warning protected_by_url", "forecast"],
+            ["warning tls_not_verified", "forecast"],
+        ]
+
+    def test_what_two_files_say_alike_is_said_once(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "floor": True})
+        folder.put(PROJECT, {"protected_servers": WEATHER})
+        folder.serve({"weather": {"url": f"{URL}/"}})
+        assert folder.warning(*SHOP)[0].startswith("warning url_differs: weather: ")
+
+    def test_of_settings_that_are_not_valid_what_they_protect_counts(self, folder):
+        folder.put(GLOBAL, {"protected_servers": {**WEATHER, "notes": 5}})
+        folder.serve({"weather": {"url": f"{URL}/"}, "notes": {"url": URL}})
+        output = folder.lint()
+        assert (output.code, output.count) == (12, "1 problem, 1 warning")
+        assert output.findings[1][0].startswith("warning url_differs: weather: ")
+
+
+# Warnings: whether the gate runs
+
+
+class TestShadows:
+    @pytest.fixture(autouse=True)
+    def _protected(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+
+    def test_the_plugin_is_not_there(self, folder):
+        (folder.root / PLUGIN / "plugin.yaml").unlink()
+        assert folder.warning() == [
+            f"warning plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
+            f"  What to do: Put it into the folder {PLUGIN}, with its plugin.yaml.",
+        ]
+
+    @pytest.mark.parametrize(
+        "place",
+        ["usr/plugins/agent-guild-preflight", f"{NAME}", f"{PLUGIN}/agent_guild_preflight"],
+    )
+    def test_the_plugin_is_elsewhere(self, folder, place):
+        folder.put(f"{place}/plugin.yaml", (CHECKOUT / "plugin.yaml").read_text())
+        assert folder.warning() == [
+            f"warning plugin_misplaced: {place}: This folder holds the plugin, but not where it "
+            "works.",
+            f"  What to do: Move it to {PLUGIN}, or remove it.",
+        ]
+
+    def test_a_plugin_that_only_speaks_of_this_one(self, folder):
+        folder.put("usr/plugins/other/plugin.yaml", "name: other\ntitle: agent_guild_preflight\n")
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_the_hook_is_not_there(self, folder):
+        (folder.root / PLUGIN / HOOK).unlink()
+        assert folder.warning() == [
+            f"warning hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
+            "checked.",
+            "  What to do: Install the plugin anew.",
+        ]
+
+    @pytest.mark.parametrize(
+        "place",
+        [
+            PLUGIN,
+            NAME,
+            f"usr/projects/shop/.a0proj/agents/agent0/{NAME}",
+            f"usr/projects/shop/.a0proj/{NAME}",
+            f"usr/agents/agent0/{NAME}",
+            f"agents/agent0/{NAME}",
+        ],
+    )
+    def test_the_plugin_is_switched_off(self, folder, place):
+        folder.put(f"{place}/.toggle-0")
+        assert folder.warning(*SHOP) == [
+            f"warning switched_off: {place}/.toggle-0: This file switches the plugin off, so "
+            "nothing is checked.",
+            "  What to do: Remove the file, or switch the plugin on in Agent Zero.",
+        ]
+
+    def test_it_is_switched_on_again(self, folder):
+        folder.put(f"{PLUGIN}/.toggle-0")
+        folder.put(f"usr/projects/shop/.a0proj/{NAME}/.toggle-1")
+        assert folder.warning(*SHOP) == [
+            f"warning switch_overruled: {PLUGIN}/.toggle-0: This file switches the plugin off, but "
+            "a more specific one switches it on here.",
+            f"  By usr/projects/shop/.a0proj/{NAME}/.toggle-1.",
+            "  What to do: Nothing, if that is meant; for other agents the plugin is off.",
+        ]
+
+    def test_switches_in_the_order_of_the_framework(self, folder):
+        """In one folder the switch counts that changes something; each that is off must go."""
+        folder.put(f"{PLUGIN}/.toggle-0")
+        folder.put(f"{PLUGIN}/.toggle-1")
+        folder.put(f"usr/agents/agent0/{NAME}/.toggle-0")
+        assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
+            ["warning switched_off", f"{PLUGIN}/.toggle-0"],
+            ["warning switched_off", f"usr/agents/agent0/{NAME}/.toggle-0"],
+        ]
+        folder.put(f"usr/agents/agent0/{NAME}/.toggle-1")
+        assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
+            ["warning switch_overruled", f"{PLUGIN}/.toggle-0"],
+        ]
+
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "usr/projects/shop/.a0proj/agents/agent0",
+            "usr/projects/shop/.a0proj",
+            "usr/agents/agent0",
+            "plugins/zzz/agents/agent0",
+            "agents/agent0",
+            "usr",
+            "plugins/_first",
+            "usr/plugins/_first",
+        ],
+    )
+    def test_the_hook_is_replaced(self, folder, place):
+        if place.endswith("_first"):  # by name before ours
+            folder.put(f"{place}/plugin.yaml", "name: _first")
+        folder.put("plugins/zzz/plugin.yaml", "name: zzz")
+        folder.put(f"{place}/{HOOK}")
+        assert folder.warning(*SHOP) == [
+            f"warning hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
+            "hook, so nothing is checked.",
+            "  What to do: Find out who wrote it; remove or rename it.",
+        ]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "_45_agent_guild_preflight.py.py",
+            "x._45_agent_guild_preflight.py",
+            "_45_agent.py_guild_preflight.py",
+        ],
+    )
+    def test_a_name_that_the_framework_takes_for_the_hook_s(self, folder, name):
+        file = f"usr/{HOOK.rpartition('/')[0]}/{name}"
+        folder.put(file)
+        assert folder.warning()[0].startswith(f"warning hook_replaced: {file}: ")
+
+    def test_files_that_do_not_replace_it(self, folder):
+        folder.put("plugins/zzz/plugin.yaml", "name: zzz")  # by name after ours
+        folder.put(f"plugins/zzz/{HOOK}")
+        folder.put(f"plugins/_none/{HOOK}")  # no plugin
+        folder.put("plugins/_off/plugin.yaml", "name: _off")
+        folder.put(f"plugins/_off/{HOOK}")
+        folder.put("plugins/_off/.toggle-0")
+        folder.put(HOOK)  # the framework's own come last
+        folder.put(f"usr/{HOOK.replace('_45_', '_46_')}")
+        folder.put(f"usr/{HOOK}c")
+        assert folder.lint().count == "no problems, no warnings"
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"usr/projects/other/.a0proj/{NAME}/.toggle-0",
+            f"usr/projects/shop/.a0proj/agents/cook/{NAME}/.toggle-0",
+            f"usr/agents/cook/{NAME}/.toggle-0",
+            f"agents/cook/{HOOK}",
+            f"plugins/_team/agents/cook/{HOOK}",
+        ],
+    )
+    def test_the_same_for_other_agents(self, folder, file):
+        folder.put("plugins/_team/plugin.yaml", "name: _team")
+        folder.put(file)
+        assert folder.warning() == [
+            f"warning shadowed_elsewhere: {file}: For agents of another project or profile this "
+            "file switches the plugin off or takes the place of its hook.",
+            "  What to do: Run lint with that project or profile to see more.",
+        ]
+
+    def test_a_switch_in_another_plugin_counts_for_nobody(self, folder):
+        folder.put("plugins/_team/plugin.yaml", "name: _team")
+        for profile in ("cook", "agent0"):
+            folder.put(f"plugins/_team/agents/{profile}/{NAME}/.toggle-0")
+        assert folder.lint().count == "no problems, no warnings"
+
+
+# The network
+
+
+@pytest.fixture
+def busy(folder):
+    """A folder with findings of many kinds."""
+    folder.put(
+        GLOBAL,
+        {
+            "protected_servers": {**WEATHER, "notes": "http://10.0.0.1/", "gone": f"{URL}?SECRET"},
+            "policy": {"on_unavailable": "allow"},
+            "floor": True,
+        },
+    )
+    folder.put(PROJECT, {"protected_servers": WEATHER, "polcy": "SECRET"})
+    headers = {"Host": "SECRET", "Authorization": "SECRET"}
+    folder.serve(
+        {"weather": {"url": f"{URL}/", "headers": headers}, "notes": {"command": "SECRET"}}
+    )
+    folder.put("usr/.env", "A0_SET_agent_guild_preflight__policy=SECRET")
+    folder.put(f"usr/{HOOK}", "SECRET")
+    return folder
+
+
+class TestNothingIsSent:
+    def test_no_socket_is_opened(self, busy, monkeypatch):
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError("lint must not do that")
+
+        for module, names in (
+            (socket, ("socket", "getaddrinfo", "create_connection")),
+            (asyncio, ("run", "new_event_loop")),
+        ):
+            for name in names:
+                monkeypatch.setattr(module, name, refuse)
+        output = busy.lint(*SHOP)
+        assert (output.code, output.count) == (12, "1 problem, 8 warnings")
+        assert "SECRET" not in str(output) + json.dumps(busy.as_json(*SHOP))
+
+    def test_nothing_is_written(self, busy):
+        before = snapshot(busy.root)
+        busy.lint(*SHOP)
+        assert snapshot(busy.root) == before
+
+    def test_neither_http_nor_mcp_is_imported(self, busy):
+        code = (
+            "import runpy, sys\n"
+            "try:\n"
+            f"    runpy.run_path({str(CHECKOUT / 'helpers' / '__main__.py')!r}, run_name='__main__')\n"
+            "except SystemExit as end:\n"
+            "    print(end.code, sorted({'httpx', 'httpcore', 'mcp', 'anyio'} & set(sys.modules)))"
+        )
+        arguments = ["lint", "--root", str(busy.root), *SHOP]
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=True,
+            env={**os.environ, "PYTHONPATH": ""},
+        )
+        assert done.stdout.splitlines()[-2:] == ["1 problem, 8 warnings", "12 []"]
+        assert done.stderr == ""
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in [root, *root.rglob("*")]
+    }
+
+
+def redirecting(location: str, status: bytes = b"307 Temporary Redirect") -> Script:
+    return [Send(answer(b"", status=status, headers=[(b"Location", location.encode())]))]
+
+
+def approve(folder: Folder, urls: Iterable[str], **settings: object) -> None:
+    """Approve URLs under names of their own; the MCP settings agree."""
+    servers = {f"server_{number}": url for number, url in enumerate(urls)}
+    local = {"allow_private_hosts": True, "fixture_guild_origin": "http://127.0.0.1:1"}
+    folder.put(GLOBAL, {"protected_servers": servers, **local, **settings})
+    headers = {"Authorization": "SECRET"}
+    folder.serve({name: {"url": url, "headers": headers} for name, url in servers.items()})
+
+
+class TestNetwork:
+    def test_what_is_sent(self, folder, monkeypatch):
+        with (
+            WireServer([Send(answer(b"{}"))]) as proxy,
+            WireServer([Send(answer(b"{}"))]) as server,
+        ):
+            monkeypatch.setenv("http_proxy", proxy.origin)
+            monkeypatch.setenv("NO_PROXY", "")
+            monkeypatch.setenv("no_proxy", "")
+            with Tap(int(server.origin.rpartition(":")[2])) as tap:
+                host = f"127.0.0.1:{tap.port}"
+                approve(folder, [f"http://{host}/mcp"])
+                output = folder.lint("--network")
+                body = (
+                    b'{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": '
+                    b'{"protocolVersion": "2025-06-18", "capabilities": {}, '
+                    b'"clientInfo": {"name": "agent_guild_preflight", "version": "0.1.0"}}}'
+                )
+                assert tap.received == (
+                    b"POST /mcp HTTP/1.1\r\n"
+                    b"Host: %s\r\n"
+                    b"User-Agent: agent_guild_preflight/0.1.0\r\n"
+                    b"Accept: application/json, text/event-stream\r\n"
+                    b"Content-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n"
+                    b"\r\n%s" % (host.encode(), len(body), body)
+                )
+            assert tap.connections == 1 and proxy.connections == 0
+        assert output == (
+            0,
+            [
+                f"in force: {GLOBAL} (global)",
+                f"counts for nothing here: {DEFAULT} (default)",
+                "protected: server_0",
+                f"does not redirect: http://{host}/mcp",
+            ],
+            [],
+            "no problems, no warnings",
+            f"sends one request to http://{host}, the host of the URL itself\n",
+        )
+
+    def test_a_slash_at_the_end(self, folder):
+        with WireServer(redirecting("/mcp/")) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url])
+            assert folder.warning("--network") == [
+                f"warning redirect_slash: {url}: The endpoint redirects to the same URL with a "
+                "slash at its end.",
+                "  What to do: Write the slash here and in the MCP settings.",
+            ]
+            assert folder.as_json("--network")["answers"] == [
+                {"url": url, "answer": "redirect_slash"}
+            ]
+            assert [head.split(b"\r\n")[0] for head in server.requests] == [
+                b"POST /mcp HTTP/1.1",
+                b"POST /mcp HTTP/1.1",
+            ]
+
+    def test_another_path(self, folder):
+        with WireServer(redirecting("/SECRET")) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url])
+            assert folder.warning("--network") == [
+                f"warning redirect_path: {url}: The endpoint redirects to another path.",
+                "  What to do: Find out which; approve that URL if it is the right one.",
+            ]
+            assert server.connections == 1
+
+    def test_another_host(self, folder):
+        with WireServer([]) as other, WireServer(redirecting(f"{other.origin}/mcp/")) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url])
+            assert folder.warning("--network") == [
+                f"warning redirect_origin: {url}: The endpoint redirects to another scheme, host "
+                "or port; Agent Zero follows, and what is there is not checked.",
+                "  What to do: Find out where it leads; approve that URL if it is the right one.",
+            ]
+            assert (server.connections, other.connections) == (1, 0)
+
+    def test_nowhere(self, folder):
+        with WireServer(redirecting("/mcp")) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url])
+            assert folder.warning("--network") == [
+                f"warning redirect_unclear: {url}: The endpoint redirects to itself, or to what is "
+                "no URL.",
+                "  What to do: Have the server's operator mend it.",
+            ]
+
+    @pytest.mark.parametrize(
+        ("location", "finding"),
+        [
+            ("mcp/", Finding.REDIRECT_SLASH),
+            ("https://mcp.example.com/mcp/", Finding.REDIRECT_SLASH),
+            ("HTTPS://MCP.example.com:443/mcp/", Finding.REDIRECT_SLASH),
+            ("//mcp.example.com/mcp/", Finding.REDIRECT_SLASH),
+            ("/mcp//", Finding.REDIRECT_PATH),
+            ("/mcp/?a", Finding.REDIRECT_PATH),
+            ("/mcp/#a", Finding.REDIRECT_PATH),
+            ("/mcp?a", Finding.REDIRECT_PATH),
+            ("..", Finding.REDIRECT_PATH),
+            ("/MCP/", Finding.REDIRECT_PATH),
+            ("http://mcp.example.com/mcp/", Finding.REDIRECT_ORIGIN),
+            ("https://mcp.example.com:444/mcp/", Finding.REDIRECT_ORIGIN),
+            ("https://mcp.example.com.evil.example/mcp/", Finding.REDIRECT_ORIGIN),
+            ("https://mcp.example.com@evil.example/mcp/", Finding.REDIRECT_ORIGIN),
+            ("//evil.example/mcp/", Finding.REDIRECT_ORIGIN),
+            ("", Finding.REDIRECT_UNCLEAR),
+            ("mailto:me", Finding.REDIRECT_UNCLEAR),
+            ("https://[/mcp/", Finding.REDIRECT_UNCLEAR),
+            ("https://mcp.example.com:x/mcp/", Finding.REDIRECT_UNCLEAR),
+        ],
+    )
+    def test_kinds_of_redirect(self, location, finding):
+        assert redirects.kind_of_redirect(URL, location) is finding
+
+    @pytest.mark.parametrize("status", [b"301 M", b"302 F", b"303 S", b"307 T", b"308 P"])
+    def test_a_redirect(self, folder, status):
+        with WireServer(redirecting("/mcp/", status)) as server:
+            approve(folder, [f"{server.origin}/mcp"])
+            assert folder.lint("--network").count == "no problems, 1 warning"
+
+    @pytest.mark.parametrize(
+        "status", [b"200 OK", b"201 C", b"300 M", b"304 N", b"401 U", b"500 E"]
+    )
+    def test_no_redirect(self, folder, status):
+        with WireServer(redirecting("/mcp/", status)) as server:
+            approve(folder, [f"{server.origin}/mcp"])
+            assert folder.lint("--network").count == "no problems, no warnings"
+
+    def test_a_body_is_not_waited_for(self, folder):
+        head = answer(b"", headers=[(b"X", b"1")]).replace(
+            b"Content-Length: 0", b"Content-Length: 9"
+        )
+        with WireServer([Send(head), Stall()]) as server:
+            approve(folder, [f"{server.origin}/mcp"])
+            assert folder.lint("--network").count == "no problems, no warnings"
+            assert server.wait_until_closed(PATIENCE_SECONDS)
+
+    def test_no_connection(self, folder):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # and nobody listens
+            url = f"http://127.0.0.1:{taken.getsockname()[1]}/mcp"
+            approve(folder, [url])
+            assert folder.warning("--network") == [
+                f"warning no_answer: {url}: The endpoint gave no HTTP answer.",
+                "  No connection, or TLS did not verify.",
+                "  What to do: See whether the server runs and can be reached from here.",
+            ]
+
+    def test_tls_that_does_not_verify(self, folder, tmp_path):
+        names = [x509.DNSName("localhost")]
+        context = Authority(tmp_path, "nobody").server("server", names)
+        with WireServer([Send(answer(b""))], tls=context) as server:
+            approve(folder, [f"{server.origin}/mcp"])
+            assert folder.warning("--network")[1] == "  No connection, or TLS did not verify."
+            assert server.requests == []
+
+    @pytest.mark.parametrize(
+        "script", [[], [Send(b"no HTTP\r\n\r\n")], [Send(b"HTTP/1.1 200 OK\r\n")]]
+    )
+    def test_no_http(self, folder, script):
+        with WireServer(script) as server:
+            approve(folder, [f"{server.origin}/mcp"])
+            assert folder.warning("--network")[1] == "  The connection broke, or it was no HTTP."
+
+    def test_the_deadline(self, folder, monkeypatch):
+        monkeypatch.setattr(redirects, "DEADLINE_SECONDS", 0.4)
+        with WireServer([Stall()]) as server:
+            approve(folder, [f"{server.origin}/{path}" for path in "abc"])
+            output = folder.lint("--network")
+            assert [block[1] for block in output.findings] == ["  None within 0 seconds."] * 3
+            assert server.wait_until_closed(PATIENCE_SECONDS)
+
+    def test_each_url_is_asked_once(self, folder):
+        with WireServer([Send(answer(b""))]) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url, f"{url}2"], floor=True)
+            local = {"allow_private_hosts": True, "fixture_guild_origin": "http://127.0.0.1:1"}
+            folder.put(PROJECT, {"protected_servers": {"server_0": url}, **local})
+            output = folder.lint("--network", *SHOP)
+            assert output.head[-2:] == [f"does not redirect: {url}", f"does not redirect: {url}2"]
+            assert output.errors == 2 * (
+                f"sends one request to {server.origin}, the host of the URL itself\n"
+            )
+            assert sorted(head.split(b" ")[1] for head in server.requests) == [b"/mcp", b"/mcp2"]
+
+    def test_nothing_is_sent_to_what_the_screen_refuses(self, folder):
+        with WireServer([]) as server:
+            url = f"{server.origin}/mcp"
+            refused = [f"{url}?SECRET", f"{url}#SECRET", server.origin, f"{url} ", url.upper()]
+            approve(folder, refused)
+            assert folder.lint("--network").errors == ""
+            approve(folder, [url], allow_private_hosts=False)
+            output = folder.lint("--network")
+            assert (output.errors, output.count) == ("", "no problems, 1 warning")
+            assert folder.as_json("--network")["answers"] == []
+            assert server.connections == 0
+
+    def test_nothing_is_sent_for_settings_that_are_not_valid(self, folder):
+        with WireServer([]) as server:
+            approve(folder, [f"{server.origin}/mcp"], polcy={})
+            output = folder.lint("--network")
+            assert (output.code, output.errors) == (12, "")
+            assert server.connections == 0
+
+
+# The vocabulary
+
+
+def test_every_warning_is_shown_here_whole():
+    text = Path(__file__).read_text()
+    assert [finding.value for finding in Finding if f"warning {finding.value}: " not in text] == []
+
+
+def test_every_finding_has_its_words():
+    for finding in Finding:
+        assert finding.value == finding.name.lower()
+        for words in (finding.sentence, finding.remedy):
+            assert words[0].isupper() or words.startswith("policy.")
+            assert words.endswith(".")
+
+
+def test_as_json(folder):
+    folder.put(GLOBAL, {"protected_servers": WEATHER})
+    folder.serve({"weather": {"url": URL, "verify": False}})
+    assert folder.as_json()["warnings"] == [
+        {
+            "warning": "tls_not_verified",
+            "subject": "weather",
+            "sentence": "The MCP settings do not have TLS verified, so every call will be refused.",
+            "detail": f"In {SETTINGS}.",
+            "remedy": "Set verify to true, or leave it out.",
+        }
+    ]
