@@ -97,7 +97,7 @@ def parse(
         InvalidConfiguration: with every problem found.
     """
     reader = _Reader()
-    settings = reader.section(raw, "", _SETTINGS, required=True)
+    settings = reader.section(raw, "", SETTINGS, required=True)
     policy = reader.section(settings.get("policy"), "policy", _POLICY_SETTINGS)
     protected = reader.protected_servers(settings.get("protected_servers"), normalize_name)
     if not is_global and settings.get("floor") is not None:
@@ -141,7 +141,7 @@ def _is_local_origin(text: str) -> bool:
     return match is not None and int(match.group(1)) <= 65535
 
 
-_SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
+SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
 _POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
 _SERVER_SETTINGS: Final = frozenset({"url", "tools"})
 

@@ -6,7 +6,8 @@ Rules of this module:
 2. `floor: true` in the global file keeps that file in force as well: a call must satisfy both,
    each with its own policy. Anywhere else `floor` is a problem.
 3. When nobody can tell whether the global file has a floor, because it cannot be read, is no
-   object, or says neither true nor false, it is an invalid configuration like any other.
+   object, says neither true nor false, or says nothing but has a key that is no setting and
+   may be a misspelled one, it is an invalid configuration like any other.
 4. A specific file must not choose who is asked: its `fixture_guild_origin` counts only when
    the global file names the same one, and is left out otherwise.
 5. A file that holds exactly what the global one holds is the global one.
@@ -23,7 +24,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from .configuration import Approval, Configuration, local_origin, parse
+from .configuration import SETTINGS, Approval, Configuration, local_origin, parse
 from .problems import InvalidConfiguration
 
 MAX_REMEMBERED: Final = 32  # pairs of files
@@ -95,10 +96,18 @@ def _in_force(
         named_everywhere = settings.fixture_guild_origin == local_origin(everywhere)
         settings = settings if named_everywhere else replace(settings, fixture_guild_origin=None)
     demand = Demand(Source.SELECTED, settings)
-    floor = everywhere.get("floor") if isinstance(everywhere, dict) else ...
-    if floor is None or floor is False:
+    if _has_no_floor(everywhere):
         return (demand,)
     return demand, Demand(Source.FLOOR, _read(everywhere, normalize_name))
+
+
+def _has_no_floor(everywhere: object) -> bool:
+    """Say whether the global file surely has no floor."""
+    if not isinstance(everywhere, dict):
+        return False
+    if "floor" not in everywhere:
+        return SETTINGS.issuperset(everywhere)
+    return everywhere["floor"] is None or everywhere["floor"] is False
 
 
 def _read(

@@ -6,8 +6,8 @@ Rules of this module:
 2. A plain local tool costs two attribute reads. Without a protected server nothing is
    sent, logged or kept.
 3. The first stage that refuses wins: configuration, dispatch, endpoint, binding,
-   evidence, policy, re-check, execution. Where a call must satisfy two files, both are asked
-   at each stage before the next.
+   evidence, policy, re-check, execution. Where a call must satisfy two files, it is
+   cleared by both before anything is sent.
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
@@ -25,7 +25,7 @@ from typing import Any
 from . import evidence, host
 from .binding import BindingRefused, View, classify, compare
 from .configuration import Approval
-from .demands import Demand
+from .demands import Demand, Source
 from .denial import GuildPreflightError
 from .evaluation import Claim, Cleared, clear, weigh
 from .host import Call
@@ -94,7 +94,7 @@ async def _judge(case: _Case) -> Judgement | None:
     demands = host.demands_for(case.call.agent)
     for demand in demands:
         if demand.protected is None:  # nobody can tell what it protects
-            return _refuse_unconfigured(case, demand)
+            return _refuse_unconfigured(case, demands, demand.source)
     protecting = _protecting(case, demands)
     case.is_protected = bool(protecting)
     if not protecting:
@@ -103,19 +103,21 @@ async def _judge(case: _Case) -> Judgement | None:
     for demand, approval, view in protecting:
         case.server, case.tool = approval.name, view.tool
         if isinstance(demand.settings, InvalidConfiguration):
-            return _refuse_unconfigured(case, demand)
+            return _refuse_unconfigured(case, demands, demand.source)
         claims.append(Claim(demand.source, demand.settings, approval, view))
     judgement = await _judge_protected(case, claims)
     _keep(case, judgement)
     return judgement
 
 
-def _refuse_unconfigured(case: _Case, demand: Demand) -> Judgement:
+def _refuse_unconfigured(case: _Case, demands: Sequence[Demand], source: Source) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
-    assert isinstance(demand.settings, InvalidConfiguration)
     case.is_protected = True
-    evidence.write_configuration_log(case.call.agent, demand.settings, demand.source)
-    return case.refused(Reason.INVALID_CONFIGURATION, source=demand.source)
+    for agent in host.concerned_agents(case.call.agent):
+        for demand in demands:
+            if isinstance(demand.settings, InvalidConfiguration):
+                evidence.write_configuration_log(agent, demand.settings, demand.source)
+    return case.refused(Reason.INVALID_CONFIGURATION, source=source)
 
 
 def _protecting(case: _Case, demands: Sequence[Demand]) -> list[tuple[Demand, Approval, View]]:

@@ -124,6 +124,20 @@ def test_without_a_floor_the_selected_file_alone_is_in_force(everywhere: object)
     assert said(None, everywhere) == [("selected", (("", Problem.NOT_AN_OBJECT),))]
 
 
+@pytest.mark.parametrize("typo", ["Floor", "flor", "typo"])
+def test_a_misspelled_key_may_have_been_the_floor(typo: str) -> None:
+    """A typo must not lower anything; `floor: false` beside it says that none was meant."""
+    selected = {"protected_servers": {"weather": URL}}
+    everywhere = {"protected_servers": {"weather": URL}, typo: True}
+
+    assert said(selected, everywhere) == [
+        ("selected", Configuration(protected_servers=approved())),
+        ("floor", ((typo, Problem.UNKNOWN_KEY),)),
+    ]
+    assert in_force(selected, everywhere)[1].protected == approved()
+    assert len(in_force(selected, {**everywhere, "floor": False})) == 1
+
+
 # Two files and a floor
 
 
@@ -623,10 +637,11 @@ def expected_of(selected: Any, everywhere: Any) -> list[tuple[str, Configuration
         if origin == ORIGIN and named != ORIGIN:
             selected = {**selected, "fixture_guild_origin": None}
     first = ("selected", read(selected, is_global=False))
-    if isinstance(everywhere, dict) and any(
-        everywhere.get("floor") is nothing for nothing in (None, False)
-    ):
-        return [first]
+    if isinstance(everywhere, dict):
+        says_no = any(everywhere.get("floor", ...) is nothing for nothing in (None, False))
+        known = {*Configuration.__dataclass_fields__} - {"floor"}
+        if says_no or set(everywhere) <= known:
+            return [first]
     return [first, ("floor", read(everywhere, is_global=True))]
 
 

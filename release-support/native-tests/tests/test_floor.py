@@ -599,14 +599,33 @@ def test_a_floor_with_problems(scene, problems, server, lines):
     expect_invalid(scene, *[GLOBAL + line for line in lines], server=server)
 
 
-@pytest.mark.parametrize("floor", [{}, {"floor": False}, {"floor": None}], ids=str)
-@pytest.mark.parametrize(("problems", "server", "lines"), PROBLEMS.values(), ids=PROBLEMS)
-def test_a_global_file_with_problems_and_no_floor(scene, problems, server, lines, floor):
+MISSPELT = {"unknown key", "no servers", "a key misspelt"}
+
+
+@pytest.mark.parametrize("name", sorted(MISSPELT))
+def test_a_global_file_with_a_key_that_may_be_a_misspelt_floor(scene, name):
+    """Nobody can tell that no floor was meant."""
+    problems, server, lines = PROBLEMS[name]
+    lay_floor(scene, {})
+    scene.operator.configure({**scene.settings(), **problems})
+    native(scene)
+    expect_invalid(scene, *[GLOBAL + line for line in lines], server=server)
+
+
+@pytest.mark.parametrize(
+    ("name", "floor"),
+    [
+        *((name, {"floor": nothing}) for name in PROBLEMS for nothing in (False, None)),
+        *((name, {}) for name in PROBLEMS if name not in MISSPELT),
+    ],
+    ids=str,
+)
+def test_a_global_file_with_problems_and_no_floor(scene, name, floor):
     """The specific file alone is in force; it may name the local service that this one names."""
     executed = scene.stub_execution()
     scene.serve(scene.answers(CAUTION))
     lay_floor(scene, {"policy": {"on_caution": "allow"}})
-    scene.operator.configure({**scene.settings(), **problems, **floor})
+    scene.operator.configure({**scene.settings(), **PROBLEMS[name][0], **floor})
     native(scene)
     scene.expect_allowed(statuses=CAUTION, tolerated=["delegate_with_caution"])
     scene.operator.configure({}, PROJECT)

@@ -101,6 +101,35 @@ def test_decisions_stay_with_the_parent(scene, children, count, statuses):
     assert made.empty()
 
 
+@pytest.mark.parametrize("children", [direct_children, subordinate_children])
+def test_invalid_settings_are_told_in_the_parent_chat(scene, children):
+    """A child's own log goes with it, and the operator would see a refusal without a cause."""
+    scene.protect(timeout_second=4)
+    if children is direct_children:
+        chats.run(direct_children(scene, 1))
+    else:
+        child = subordinate(scene)
+        child.native(ECHO)
+    (line,) = scene.chat.log_lines
+    assert line["heading"] == "Agent Guild preflight: the settings are not valid"
+    assert line["content"] == "timeout_second: is not a setting"
+    assert scene.chat.records == []
+    scene.expect_reached(0)
+
+
+def test_both_invalid_files_are_told(scene):
+    """An operator who mends only the one would be refused again."""
+    scene.protect(floor=True, timeout_second=4)
+    scene.operator.configure(scene.settings(polcy={}), "harbour")
+    scene.open_project({})
+    scene.call()
+    assert [line["content"] for line in scene.chat.log_lines] == [
+        "polcy: is not a setting",
+        "global config.json, timeout_second: is not a setting",
+    ]
+    scene.expect_reached(0)
+
+
 def test_more_than_twenty_decisions_of_children(scene):
     """The last twenty stay, whoever made them; the log has them all."""
     scene.protect(protected_servers={"tools": f"{scene.url}/"})
