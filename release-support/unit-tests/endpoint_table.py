@@ -147,6 +147,9 @@ URLS: dict[str, list[Row]] = {
         (ALLOWED, "https://example.com/-._~!$&'()*+,;=:@"),
     ],
     "host missing": [
+        (MISSING, "https:"),
+        (MISSING, "https:example.com"),
+        (MISSING, "http:/example.com/mcp"),
         (MISSING, "https://"),
         (MISSING, "https:///"),
         (MISSING, "https:///mcp"),
@@ -552,6 +555,7 @@ HOSTS: dict[str, list[Row]] = {
         (SYNTAX, "[:::]"),
         (SYNTAX, "[2606:4700:4700::1111"),
         (SYNTAX, "[[2606:4700:4700::1111]]"),
+        (SYNTAX, "[2606:4700:4700::1111]]"),
         (SYNTAX, "2606:4700:4700::1111"),
         (SYNTAX, "[2606::4700::1111]"),
         (SYNTAX, "[1:2:3:4:5:6:7]"),

@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,18 @@ def test_every_combination_of_statuses_has_its_one_verdict() -> None:
             assert seen.verdict is Verdict.NO_FAILED_CHECKS
         assert tuple(seen.statuses.values()) == statuses
         assert tuple(seen.statuses) == CHECKS
+
+
+def test_an_aged_observation_is_the_same_but_for_its_age() -> None:
+    """What it says as plain values is made once, for all the calls that it serves."""
+    seen = parse(answer_body(TARGET), target=TARGET)
+
+    aged = seen.aged(12.5)
+
+    assert aged == replace(seen, cached=True, age_seconds=12.5)
+    assert (aged.cached, aged.age_seconds) == (True, 12.5)
+    assert (seen.cached, seen.age_seconds) == (False, 0.0)
+    assert aged.plain is seen.plain
 
 
 def test_what_an_observation_holds() -> None:
