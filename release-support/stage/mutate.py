@@ -48,7 +48,9 @@ def main() -> None:
         outcomes = results(work)
         gate = [name for name in outcomes if ".gate." in name]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            outcomes.update(pool.map(lambda name: (name, judge(work, name)), gate))
+            for name, outcome in pool.map(lambda name: (name, judge(work, name)), gate):
+                outcomes[name] = outcome
+                print(f"{outcome}: {name.split('.helpers.')[1]}", file=sys.stderr, flush=True)
         sys.exit(report(outcomes))
 
 
