@@ -16,6 +16,7 @@ import pytest
 from helpers.tool import Response
 from stage import chats
 from stage.boot import PLUGIN
+from usr.plugins.agent_guild_preflight.helpers import host
 
 HEALTHY: dict[str, str] = {}
 SECRET = "SECRET-5b1e"
@@ -103,6 +104,34 @@ def change_later(scene):
         return found
 
     return change_later
+
+
+def test_a_check_that_fails_itself(scene, change_later):
+    """It refuses, says nothing but its class, to the operator, and takes the record's place."""
+
+    def fail(*_, **__):
+        raise LookupError(SECRET)
+
+    found = change_later(lambda *_: scene.patch.setattr(host, "look", fail))
+    native(scene)
+    (record,) = scene.chat.records
+    assert [record["id"]] == found
+    assert (record["decision"], record["reason"]) == ("refused", "internal_error")
+    assert scene.told() == scene.line("internal_error", "operator", statuses=HEALTHY)
+    assert scene.chat.log_lines[-1]["kvps"]["unforeseen"] == "LookupError"
+    assert SECRET not in json.dumps([record, scene.told(), scene.chat.log_lines])
+    assert scene.tap.count(CALL) == 0
+
+
+def test_what_was_tolerated_is_no_part_of_a_later_refusal(scene, change_later):
+    """The record says why the call was refused; nothing was tolerated in that."""
+    scene.serve(scene.answers({"agent_card_resolves": "failed"}))
+    scene.protect(policy={"on_caution": "allow"})
+    change_later(other_url)
+    native(scene)
+    (record,) = scene.chat.records
+    assert (record["reason"], record["tolerated"]) == ("binding_changed", [])
+    assert scene.tap.count(CALL) == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
