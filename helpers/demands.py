@@ -25,7 +25,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from .configuration import SETTINGS, Approval, Configuration, local_origin, parse
-from .problems import InvalidConfiguration
+from .problems import InvalidConfiguration, Problem
 
 MAX_REMEMBERED: Final = 32  # pairs of files
 
@@ -57,6 +57,12 @@ class Demand(NamedTuple):
         if isinstance(self.settings, InvalidConfiguration):
             return self.settings.protected
         return self.settings.protected_servers
+
+
+# Stands for settings that are there and that the framework does not find, see `places`.
+MISREAD: Final = Demand(
+    Source.SELECTED, InvalidConfiguration((("", Problem.TAKEN_FOR_PATTERN),), None)
+)
 
 
 def in_force(

@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
-from helpers import plugins
+from helpers import files, plugins, projects
 from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
 
 from .binding import ServerView, View
 from .configuration import UNREADABLE, Approval
-from .demands import Demand, in_force
+from .demands import MISREAD, Demand, in_force
 from .headers import headers_digest, named_hosts
 from .pins import digest
+from .places import PLUGIN_NAME, is_misread
 
-PLUGIN_NAME: Final = "agent_guild_preflight"
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 CLAIM: Final = "_agent_guild_preflight_claim"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
@@ -118,6 +118,9 @@ def demands_for(agent: Any) -> tuple[Demand, ...]:
     Returns:
         The demand of that file, then that of the floor, if there is one.
     """
+    project = projects.get_context_project_name(agent.context) or ""
+    if is_misread(files.get_abs_path(""), project, agent.config.profile or ""):
+        return (MISREAD,)
     return in_force(
         _read(agent=agent),
         _read(project_name="", agent_profile=""),

@@ -37,6 +37,11 @@ class Problem(StrEnum):
         "cannot be read as plain JSON, or is gone",
         "Write one JSON object, in UTF-8 and without comments, that Agent Zero may read.",
     )
+    TAKEN_FOR_PATTERN = (
+        "is under a folder, project or profile with *, ? or [ in its name, which Agent Zero takes "
+        "for a pattern",
+        "Rename the folder, the project or the profile.",
+    )
     NOT_AN_OBJECT = "must be an object, {...}", "Write an object, or leave the key out."
     UNKNOWN_KEY = "is not a setting", "Remove the key, or write the name of a setting."
     NOT_A_SERVER = (

@@ -20,12 +20,7 @@ from typing import Final
 
 from ..configuration import Configuration, local_origin, parse
 from ..demands import Demand, Source, in_force
-from ..policy import OnUnavailable
-from ..problems import InvalidConfiguration
-from .faults import repeated_keys
-from .findings import Finding, Found
-from .outcome import visible
-from .places import (
+from ..places import (
     PLUGIN_NAME,
     PROFILE,
     ConfigFile,
@@ -34,6 +29,11 @@ from .places import (
     normalize_name,
     read_text,
 )
+from ..policy import OnUnavailable
+from ..problems import InvalidConfiguration
+from .faults import repeated_keys
+from .findings import Finding, Found
+from .outcome import visible
 
 MAX_ENVIRONMENT_DEPTH: Final = 4  # an anchor of YAML can lead back to itself
 

@@ -25,12 +25,12 @@ from ..binding import ServerView, View
 from ..configuration import Approval
 from ..demands import Demand
 from ..judgement import Judgement
+from ..places import Place, normalize_name
 from ..problems import InvalidConfiguration
 from ..reasons import Reason
 from . import checked
 from .mcp_settings import read_mcp_settings
 from .outcome import Exit, Outcome, visible
-from .places import Place, normalize_name
 from .protecting import claims_for, not_read, not_valid, protected_names
 
 if TYPE_CHECKING:

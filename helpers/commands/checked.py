@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..demands import Demand, Source
 from ..judgement import Judgement
+from ..places import Place
 from ..problems import InvalidConfiguration
 from ..reasons import Reason, Stage
 from ..verdicts import KNOWN_CHECKS, Check
 from ..wording import cause, line
 from .outcome import Exit, Outcome, table, visible
-from .places import Place
 from .protecting import file_of
 
 if TYPE_CHECKING:

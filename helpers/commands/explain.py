@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from ..places import MAX_FILE_BYTES
 from ..reasons import NextStep, Reason, SubReason
 from ..untrusted import MARK, MAX_CHARACTERS
 from .outcome import Exit, Outcome, table, visible
-from .places import MAX_FILE_BYTES
 from .saved_chats import CHAT_FILE, Contents, Decision, Fields, SavedChat, find_chat, newest_chat
 
 HELP = "say what the gate decided in a saved chat, and why"

@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 from ..configuration import Configuration
+from ..places import ConfigFile, Scope, read_text
 from ..policy import Policy
 from ..problems import shown_path
-from .places import ConfigFile, Scope, read_text
 
 ELSEWHERE_CUTOFF: Final = 0.85  # of likeness, for a setting that is valid at another level
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from ..configuration import Configuration
 from ..demands import Demand
+from ..places import Place
 from ..problems import InvalidConfiguration, Problem
 from .cautions import files_in_force, found_in_settings
 from .faults import fault, nearest_settings
@@ -21,7 +22,6 @@ from .findings import Found
 from .linted import Other, Report, Role, Wrong
 from .mcp_settings import read_mcp_settings
 from .outcome import Outcome
-from .places import Place
 from .servers import found_in_approvals, found_in_mcp_settings
 from .shadows import found_shadows
 

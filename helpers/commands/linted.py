@@ -16,11 +16,11 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from ..demands import Demand
+from ..places import ConfigFile, Place
 from ..problems import Problem
 from .faults import Fault, Setting
 from .findings import Found
 from .outcome import Exit, Outcome, visible
-from .places import ConfigFile, Place
 from .protecting import protected_names
 
 NO_REDIRECT: Final = "no_redirect"

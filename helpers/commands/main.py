@@ -19,9 +19,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from ..places import PROFILE, Place, entries
 from . import check, explain, lint, pin, why
 from .outcome import Exit, Outcome
-from .places import PROFILE, Place, entries
 
 INSTALLED: Final = "python -m usr.plugins.agent_guild_preflight.helpers"
 BARE_CLONE: Final = "./release-support/preflight"

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..binding import ServerView, View
 from ..headers import headers_digest, named_hosts
-from .places import Place, normalize_name, read_json, read_text
+from ..places import Place, normalize_name, read_json, read_text
 
 
 @dataclass(frozen=True, slots=True)

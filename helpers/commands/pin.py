@@ -32,13 +32,13 @@ from ..configuration import Approval, Configuration
 from ..demands import Demand
 from ..judgement import Judgement
 from ..pins import digest
+from ..places import Place, normalize_name, read_json
 from ..reasons import Reason
 from . import pinned
 from .difference import Definition, compare, read_saved
 from .mcp_settings import McpServer, McpSettings, read_mcp_settings
 from .outcome import Exit, Outcome, visible
 from .pinned import Comparison
-from .places import Place, normalize_name, read_json
 from .protecting import claims_for, file_of, not_read, not_valid
 
 if TYPE_CHECKING:

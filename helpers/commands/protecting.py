@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..binding import View, classify
 from ..demands import Demand, Source
+from ..places import Place
 from ..problems import InvalidConfiguration, Problem
 from ..reasons import Reason
 from .outcome import Exit, Outcome
-from .places import Place
 
 if TYPE_CHECKING:
     from ..evaluation import Claim

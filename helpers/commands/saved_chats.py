@@ -27,10 +27,10 @@ from typing import Any, Final, NamedTuple
 from ..contract import MAX_DETAIL_CHARACTERS, MAX_OTHER_CHECKS, written
 from ..demands import Source
 from ..evidence import DECISIONS_KEY, LAST_OBSERVATION_KEY, MAX_RECORDS, MAX_TOOL_CHARACTERS
+from ..places import entries, read_json
 from ..reasons import Reason, SubReason
 from ..untrusted import MARK, MAX_CHARACTERS
 from ..verdicts import Check, Status, Verdict
-from .places import entries, read_json
 
 CHAT_FILE: Final = "chat.json"
 MAX_AGENT_NUMBER: Final = 9_999

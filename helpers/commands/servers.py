@@ -23,11 +23,11 @@ from ..configuration import Approval, Configuration
 from ..demands import Demand
 from ..endpoint import DEFAULT_PORTS, EndpointRefused, require_disclosable, screen
 from ..headers import named_hosts
+from ..places import Place, normalize_name
 from ..reasons import SubReason
 from .findings import Finding, Found
 from .mcp_settings import McpServer, McpSettings
 from .outcome import visible
-from .places import Place, normalize_name
 from .urls import differences
 
 # What the public service probes, as it says itself; it answers `do_not_delegate` to the rest.

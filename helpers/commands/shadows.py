@@ -20,10 +20,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
+from ..places import PLUGIN_NAME, Place, entries, read_text, read_yaml
+from ..switches import OFF
 from .findings import Finding, Found
 from .outcome import visible
-from .places import PLUGIN_NAME, Place, entries, read_text, read_yaml
-from .switches import OFF
 
 HOOK_FOLDER: Final = Path("extensions", "python", "tool_execute_before")
 HOOK: Final = "_45_agent_guild_preflight"

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import contract, evidence
-from usr.plugins.agent_guild_preflight.helpers.commands import explain, places, saved_chats
+from usr.plugins.agent_guild_preflight.helpers import contract, evidence, places
+from usr.plugins.agent_guild_preflight.helpers.commands import explain, saved_chats
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.demands import Source
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement

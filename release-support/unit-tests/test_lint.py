@@ -370,8 +370,32 @@ class TestProblems:
             ]
         ]
 
+    @pytest.mark.parametrize("where", ["the folder", "the project", "the profile"])
+    def test_settings_under_a_pattern(self, tmp_path, capsys, where):
+        """Agent Zero finds another file there, or none; here they are read as they stand."""
+        folder = Folder(tmp_path / "a[1]" if where == "the folder" else tmp_path, capsys)
+        arguments, file = {
+            "the folder": ((), GLOBAL),
+            "the project": (("--project", "sho?"), f"usr/projects/sho?/.a0proj/{NAME}/config.json"),
+            "the profile": (("--profile", "*"), f"usr/agents/*/{NAME}/config.json"),
+        }[where]
+        folder.put("usr/projects/sho?/.a0proj/project.json", "{}")
+        assert folder.lint(*arguments).code == 0
+        folder.put(file, {"protected_servers": WEATHER})
+        output = folder.lint(*arguments)
+        assert output.code == 12
+        assert output.findings[0] == [
+            f"problem taken_for_pattern: {file}: The file is under a folder, project or profile "
+            "with *, ? or [ in its name, which Agent Zero takes for a pattern.",
+            "  What to do: Rename the folder, the project or the profile.",
+        ]
+        assert output.head[-1] == (
+            "protected: nobody can tell which servers are protected, so every MCP tool is refused"
+        )
+
     def test_every_problem_is_shown_here(self):
-        assert {each[0] for each in PROBLEMS} | {Problem.FLOOR_ELSEWHERE} == set(Problem)
+        elsewhere = {Problem.FLOOR_ELSEWHERE, Problem.TAKEN_FOR_PATTERN}
+        assert {each[0] for each in PROBLEMS} | elsewhere == set(Problem)
 
     def test_all_are_reported_together_and_no_value_is_shown(self, folder):
         settings = {

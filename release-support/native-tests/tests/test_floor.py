@@ -923,6 +923,46 @@ def test_look_ups_of_ours(scene, look_ups, clock, way, selected):
 # Limits
 
 
+# Names that the framework takes for patterns
+
+
+PATTERNS = ["sho[p]", "sh*", "sho?"]
+
+
+def open_pattern(scene, name):
+    """Open a chat in a project of such a name, beside one that the name matches."""
+    scene.operator.set_project_mcp("shop", {})
+    scene.open_project({}, name)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_project_whose_name_is_a_pattern(scene, name):
+    """The framework would read the file of another project; every MCP tool is refused instead."""
+    scene.protect()
+    open_pattern(scene, name)
+    scene.operator.configure({"protected_servers": {}}, project="shop")
+    scene.operator.configure(scene.settings(), project=name)
+    native(scene)
+    expect_invalid(
+        scene,
+        "the file: is under a folder, project or profile with *, ? or [ in its name, which Agent "
+        "Zero takes for a pattern",
+        UNTOLD,
+        server=None,
+    )
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_without_any_settings(scene, name):
+    """Nothing is configured, so nothing is refused."""
+    scene.protect()
+    scene.operator.unconfigure()
+    open_pattern(scene, name)
+    native(scene)
+    scene.expect_untouched()
+    scene.expect_reached(1)
+
+
 def test_limit_a_project_that_switches_the_plugin_off(scene):
     """The framework then runs no hook of it: a floor is a setting of a plugin that runs."""
     executed = scene.stub_execution()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,10 @@ def get_plugin_config(
     profile = profile if agent_profile is None else agent_profile
     for folder in scopes.folders(project, profile, "plugins", plugin_name):
         path = os.path.join(folder, "config.json")
-        if os.path.isfile(path):
-            return files.read_json(path)
+        # A path with *, ? or [ in it is a pattern, and does not always match itself.
+        for found in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
+            if os.path.isfile(found):
+                return files.read_json(found)
     return _read_defaults(plugin, plugin_name)
 
 

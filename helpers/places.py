@@ -1,4 +1,4 @@
-"""Where Agent Zero keeps what the commands read, and how it chooses among it.
+"""Where Agent Zero keeps settings and plugins, and how it chooses among them.
 
 Rules of this module:
 
@@ -6,6 +6,8 @@ Rules of this module:
 2. Files are read as data. Nothing of the framework is imported or started, and nothing is
    written.
 3. A file that cannot be read is `UNREADABLE`, as it is for the gate.
+4. The framework takes a path that holds *, ? or [ for a pattern, and then finds another file
+   or none. Settings under such a path are not in force, whatever they say.
 
 Sources: the framework's `find_plugin_assets`, `get_plugin_config`, `get_enabled_plugins`,
 `subagents.get_paths` and `normalize_name`.
@@ -19,13 +21,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from glob import has_magic
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from ..configuration import UNREADABLE
-from ..demands import Demand, in_force
+from .configuration import UNREADABLE
+from .demands import MISREAD, Demand, in_force
 from .switches import Switch, follow
 
 PLUGIN_NAME: Final = "agent_guild_preflight"
@@ -202,9 +205,26 @@ class Place:
 
     def demands(self) -> tuple[Demand, ...]:
         """Give the settings that a call must satisfy, exactly as the gate does."""
+        if is_misread(str(self.root), self.project, self.profile):
+            return (MISREAD,)
         return in_force(
             self.selected().read(), self.everywhere().read(), normalize_name=normalize_name
         )
+
+
+def is_misread(root: str, project: str, profile: str) -> bool:
+    """Say whether there are settings that the framework does not find where they are.
+
+    Args:
+        root, project, profile: as for `Place`.
+
+    Returns:
+        A path is taken for a pattern, and there is a file in one of the places that count.
+    """
+    if not has_magic(f"{root}/{project}/{profile}"):  # nearly always
+        return False
+    files = Place(Path(root), project, profile).config_files()
+    return any(file.exists for file in files if file.scope is not Scope.DEFAULT)
 
 
 def _config_files(folders: Iterable[tuple[Scope, Path]]) -> list[ConfigFile]:
