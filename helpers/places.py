@@ -28,8 +28,9 @@ from typing import Any, Final
 import yaml
 
 from .configuration import UNREADABLE
-from .demands import MISREAD, Demand, in_force
+from .demands import MISREAD, Demand, Source, in_force
 from .switches import Switch, follow
+from .untrusted import visible
 
 PLUGIN_NAME: Final = "agent_guild_preflight"
 PROFILE: Final = "agent0"  # the framework's own default
@@ -102,8 +103,9 @@ class Place:
         return self.root / "usr" / "projects" / self.project / ".a0proj"
 
     def shown(self, path: Path) -> str:
-        """Give a path as it is shown: below the root, never above it."""
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else path.name
+        """Give a path as it is shown: below the root, never above it, and made visible."""
+        below = path.relative_to(self.root) if path.is_relative_to(self.root) else path.name
+        return visible(str(below))
 
     def folders(self, *, for_agent: bool = False) -> list[tuple[Scope, Path]]:
         """Give the folders that count for this agent, the most specific first.
@@ -198,6 +200,10 @@ class Place:
     def selected(self) -> ConfigFile:
         """Give the file in force; the default one when there is none at all."""
         return _first(self.config_files())
+
+    def file_of(self, source: Source) -> ConfigFile:
+        """Give the file that makes a demand."""
+        return self.selected() if source is Source.SELECTED else self.everywhere()
 
     def everywhere(self) -> ConfigFile:
         """Give the file that would be in force without project and profile."""

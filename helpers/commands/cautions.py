@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ..configuration import Configuration, local_origin, parse
-from ..demands import Demand, Source, in_force
+from ..demands import Demand, in_force
 from ..places import (
     PLUGIN_NAME,
     PROFILE,
@@ -31,30 +31,14 @@ from ..places import (
 )
 from ..policy import OnUnavailable
 from ..problems import InvalidConfiguration
+from ..untrusted import visible
 from .faults import repeated_keys
 from .findings import Finding, Found
-from .outcome import visible
 
 MAX_ENVIRONMENT_DEPTH: Final = 4  # an anchor of YAML can lead back to itself
 
 _GLOBAL: Final = (Scope.GLOBAL, Scope.BUILT_IN, Scope.DEFAULT)
 _VARIABLE = re.compile(r"^[ \t]*(?:export[ \t]+)?['\"]?([^\s='\"#]+)['\"]?[ \t]*=", re.M)
-
-
-def files_in_force(place: Place, demands: Sequence[Demand]) -> list[ConfigFile]:
-    """Give the file of each demand, in their order.
-
-    Args:
-        place: where the settings are.
-        demands: the settings in force.
-
-    Returns:
-        The file of the settings in force, then that of the floor, if there is one.
-    """
-    return [
-        place.selected() if demand.source is Source.SELECTED else place.everywhere()
-        for demand in demands
-    ]
 
 
 def found_in_settings(place: Place, demands: Sequence[Demand]) -> list[Found]:
@@ -67,7 +51,7 @@ def found_in_settings(place: Place, demands: Sequence[Demand]) -> list[Found]:
     Returns:
         What was found, in the order of `Finding`.
     """
-    files = files_in_force(place, demands)
+    files = [place.file_of(demand.source) for demand in demands]
     return [
         *_found_in_profile(place),
         *_found_in_other_files(place, files),
@@ -99,7 +83,7 @@ def _found_in_other_files(place: Place, files: Sequence[ConfigFile]) -> list[Fou
             found += [
                 Found(
                     Finding.OTHER_FILE_INVALID,
-                    _shown(place, file),
+                    place.shown(file.path),
                     f"{path or 'The file'} {problem.value}.",
                 )
                 for path, problem in invalid.problems
@@ -124,7 +108,7 @@ def _found_unprotected(place: Place, demands: Sequence[Demand]) -> list[Found]:
 
 def _found_repeated(place: Place) -> list[Found]:
     return [
-        Found(Finding.KEY_REPEATED, _shown(place, file), path)
+        Found(Finding.KEY_REPEATED, place.shown(file.path), path)
         for file in [*place.config_files(), *place.foreign_files()]
         if file.exists and file.scope is not Scope.DEFAULT
         for path in repeated_keys(file.path)
@@ -136,7 +120,7 @@ def _found_floor(place: Place) -> list[Found]:
     for file in place.config_files():
         raw = file.read() if file.scope in (Scope.BUILT_IN, Scope.DEFAULT) else None
         if isinstance(raw, dict) and raw.get("floor") is True:
-            found.append(Found(Finding.FLOOR_GIVES_WAY, _shown(place, file)))
+            found.append(Found(Finding.FLOOR_GIVES_WAY, place.shown(file.path)))
     return found
 
 
@@ -145,14 +129,14 @@ def _found_fixture(place: Place) -> list[Found]:
     origin = local_origin(selected.read())
     if origin is None or origin == local_origin(place.everywhere().read()):
         return []
-    return [Found(Finding.FIXTURE_IGNORED, _shown(place, selected), f"It names {origin}.")]
+    return [Found(Finding.FIXTURE_IGNORED, place.shown(selected.path), f"It names {origin}.")]
 
 
 def _found_unavailable(
     place: Place, demands: Sequence[Demand], files: Sequence[ConfigFile]
 ) -> list[Found]:
     return [
-        Found(Finding.UNAVAILABLE_ALLOWED, _shown(place, file))
+        Found(Finding.UNAVAILABLE_ALLOWED, place.shown(file.path))
         for demand, file in zip(demands, files, strict=True)
         if isinstance(demand.settings, Configuration)
         and demand.settings.policy.on_unavailable is OnUnavailable.ALLOW
@@ -184,7 +168,3 @@ def _variables(prefix: str, raw: object, depth: int = 1) -> Iterator[str]:
             yield f"{prefix}__{key}"
             if depth < MAX_ENVIRONMENT_DEPTH:
                 yield from _variables(f"{prefix}__{key}", value, depth + 1)
-
-
-def _shown(place: Place, file: ConfigFile) -> str:
-    return visible(place.shown(file.path))

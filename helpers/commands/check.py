@@ -28,9 +28,10 @@ from ..judgement import Judgement
 from ..places import Place, normalize_name
 from ..problems import InvalidConfiguration
 from ..reasons import Reason
+from ..untrusted import visible
 from . import checked
 from .mcp_settings import read_mcp_settings
-from .outcome import Exit, Outcome, visible
+from .outcome import Exit, Outcome
 from .protecting import claims_for, not_read, not_valid, protected_names
 
 if TYPE_CHECKING:

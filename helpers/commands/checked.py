@@ -19,10 +19,10 @@ from ..judgement import Judgement
 from ..places import Place
 from ..problems import InvalidConfiguration
 from ..reasons import Reason, Stage
+from ..untrusted import visible
 from ..verdicts import KNOWN_CHECKS, Check
 from ..wording import cause, line
-from .outcome import Exit, Outcome, table, visible
-from .protecting import file_of
+from .outcome import Exit, Outcome, table
 
 if TYPE_CHECKING:
     from ..evaluation import Claim
@@ -86,7 +86,7 @@ def _file_row(
     place: Place, demand: Demand, claims: Sequence[Claim], judgement: Judgement
 ) -> tuple[str, str, str]:
     """Give a demand, what it decides, and its file."""
-    file = file_of(place, demand.source)
+    file = place.shown(place.file_of(demand.source).path)
     if isinstance(demand.settings, InvalidConfiguration):
         return demand.source.value, "not valid; does not protect this server", file
     sources = [claim.source for claim in claims]

@@ -116,7 +116,7 @@ def compare(
 
 
 def _compare_one(pin: str, now: Definition, saved: Definition | None) -> Difference:
-    if digest(now) == pin:
+    if pin and digest(now) == pin:  # what is no JSON has no digest, and equals nothing
         return Difference(now["name"], State.UNCHANGED)
     if saved is None or digest(saved) != pin or not digest(now):
         return Difference(now["name"], State.CHANGED, None, now=now)

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from ..places import MAX_FILE_BYTES
 from ..reasons import NextStep, Reason, SubReason
-from ..untrusted import MARK, MAX_CHARACTERS
-from .outcome import Exit, Outcome, table, visible
+from ..untrusted import MARK, MAX_CHARACTERS, visible
+from .outcome import MAX_NAME_CHARACTERS, Exit, Outcome, quoted, table
 from .saved_chats import CHAT_FILE, Contents, Decision, Fields, SavedChat, find_chat, newest_chat
 
 HELP = "say what the gate decided in a saved chat, and why"
 EXAMPLE = "explain --last"
 
-MAX_NAME_CHARACTERS: Final = 60  # of a chat's name
 MAX_CELL_CHARACTERS: Final = 32  # of a server's or a tool's name in the table
 
 _SENTENCES: Final[Mapping[str, str]] = {
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> Outcome:
 def _no_chat(arguments: argparse.Namespace) -> Outcome:
     if arguments.chat is not None:
         arguments.usage_error(
-            f"there is no saved chat {_quoted(arguments.chat)}; a chat's id is the name of its "
+            f"there is no saved chat {quoted(arguments.chat)}; a chat's id is the name of its "
             "folder in usr/chats"
         )
     data = _data(None, None, last_only=arguments.last)
@@ -128,7 +127,7 @@ def _head(chat: SavedChat, contents: Contents) -> list[str]:
 
 def _title(chat: SavedChat, name: str = "") -> str:
     saved = f"saved {chat.saved_at or 'at an unknown time'}"
-    return f"Chat {visible(chat.id)}, {saved}{f', named {_quoted(name)}' if name else ''}."
+    return f"Chat {visible(chat.id)}, {saved}{f', named {quoted(name)}' if name else ''}."
 
 
 def _table(contents: Contents) -> list[str]:
@@ -201,12 +200,6 @@ def _evidence(record: Fields) -> str:
 
 def _remote(text: str, characters: int = MAX_CHARACTERS) -> str:
     return f'"{_cut(text.removeprefix(MARK), characters)}"'
-
-
-def _quoted(name: str) -> str:
-    """Quote a name that may hold anything."""
-    shown = visible(_cut(name, MAX_NAME_CHARACTERS)).replace('"', "\\x22")
-    return f'"{shown}"'
 
 
 def _cut(text: str, characters: int) -> str:

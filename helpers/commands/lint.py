@@ -16,7 +16,7 @@ from ..configuration import Configuration
 from ..demands import Demand
 from ..places import Place
 from ..problems import InvalidConfiguration, Problem
-from .cautions import files_in_force, found_in_settings
+from .cautions import found_in_settings
 from .faults import fault, nearest_settings
 from .findings import Found
 from .linted import Other, Report, Role, Wrong
@@ -98,7 +98,8 @@ def _has_floor(demand: Demand) -> bool:
 def _problems(place: Place, demands: Sequence[Demand]) -> list[Wrong]:
     """Give every problem of the files in force, with all that can be said of it."""
     found = []
-    for demand, file in zip(demands, files_in_force(place, demands), strict=True):
+    for demand in demands:
+        file = place.file_of(demand.source)
         if isinstance(demand.settings, InvalidConfiguration):
             nearest = nearest_settings(file.read())
             for path, problem in demand.settings.problems:

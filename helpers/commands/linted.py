@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 from ..demands import Demand
 from ..places import ConfigFile, Place
 from ..problems import Problem
+from ..untrusted import visible
 from .faults import Fault, Setting
 from .findings import Found
-from .outcome import Exit, Outcome, visible
+from .outcome import Exit, Outcome
 from .protecting import protected_names
 
 NO_REDIRECT: Final = "no_redirect"
@@ -113,7 +114,7 @@ class Report:
         return lines + [f"does not redirect: {url}" for url in silent]
 
     def _shown(self, file: ConfigFile) -> str:
-        return f"{visible(self.place.shown(file.path))} ({file.scope.value})"
+        return f"{self.place.shown(file.path)} ({file.scope.value})"
 
     def _data(self) -> dict[str, Any]:
         can_tell = all(demand.protected is not None for demand in self.demands)
@@ -139,7 +140,7 @@ class Report:
 
 def _lines_of_problem(wrong: Wrong) -> list[str]:
     said = f"{wrong.path or 'The file'} {wrong.problem.value}."
-    lines = [f"problem {_code(wrong.problem)}: {visible(wrong.file)}: {said}"]
+    lines = [f"problem {_code(wrong.problem)}: {wrong.file}: {said}"]
     if wrong.nearest is not None:
         lines.append(f"  Nearest: {wrong.nearest.words}.")
     if wrong.fault is not None:

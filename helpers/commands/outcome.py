@@ -4,18 +4,21 @@ Rules of this module:
 
 1. A command returns one `Outcome` and prints nothing itself, but for the one line on standard
    error that says to whom a URL is about to go.
-2. Text that is not ours (names of tools, what a server or the service said) is shown with
-   every control character made visible: a terminal obeys what it is shown.
+2. Text that is not ours (names of tools, what a server or the service said, names of files) is
+   shown as `visible` gives it: a terminal obeys what it is shown.
 
-The module imports nothing of the framework and nothing of the other rooms.
+The module imports nothing of the framework.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from ..untrusted import visible
+
+MAX_NAME_CHARACTERS: Final = 80
 
 
 class Exit(IntEnum):
@@ -60,22 +63,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     ]
 
 
-def visible(text: str) -> str:
-    """Show a text with nothing in it that a terminal or a reader could take for more.
+def quoted(text: str, characters: int = MAX_NAME_CHARACTERS) -> str:
+    """Quote a text that may hold anything, made visible and cut to size.
 
     Args:
-        text: any text; a lone surrogate may be in it.
+        text: any text.
+        characters: how many to keep.
 
     Returns:
-        One line. Control, format, surrogate, private and unassigned characters and line
-        separators are written as escapes, a backslash is doubled.
+        The text in quotation marks, with none within them.
     """
-    return "".join(_visible(character) for character in text)
+    return '"{}"'.format(cut(text, characters).replace('"', "\\x22"))
 
 
-def _visible(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if character == " " or unicodedata.category(character)[0] not in "CZ":
-        return character
-    return character.encode("unicode_escape").decode("ascii")
+def cut(text: str, characters: int) -> str:
+    """Give a text made visible; where it was longer, "..." stands for the rest."""
+    return visible(text[:characters]) + "..." * (len(text) > characters)

@@ -34,12 +34,13 @@ from ..judgement import Judgement
 from ..pins import digest
 from ..places import Place, normalize_name, read_json
 from ..reasons import Reason
+from ..untrusted import visible
 from . import pinned
 from .difference import Definition, compare, read_saved
 from .mcp_settings import McpServer, McpSettings, read_mcp_settings
-from .outcome import Exit, Outcome, visible
+from .outcome import Exit, Outcome
 from .pinned import Comparison
-from .protecting import claims_for, file_of, not_read, not_valid
+from .protecting import claims_for, not_read, not_valid
 
 if TYPE_CHECKING:
     from ..evaluation import Claim
@@ -180,7 +181,7 @@ def _comparisons(
     found = [
         Comparison(
             claim.source.value,
-            file_of(place, claim.source),
+            place.shown(place.file_of(claim.source).path),
             compare(claim.approval.pins, tools, saved or {}),
             saved is not None,
         )

@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..pins import digest
+from ..untrusted import visible
 from .difference import Definition, Difference, State
-from .outcome import Exit, Outcome, table, visible
+from .outcome import Exit, Outcome, cut, quoted, table
 
 if TYPE_CHECKING:
     from .catalogue import Catalogue
     from .mcp_settings import McpServer
 
-MAX_NAME_CHARACTERS: Final = 80
 MAX_PATH_CHARACTERS: Final = 120
 MAX_DESCRIPTION_CHARACTERS: Final = 400
 SHARED_CHARACTERS: Final = 40  # shown before the first difference
@@ -135,9 +135,9 @@ def _notes(catalogue: Catalogue, pins: _Pins) -> list[str]:
     if not catalogue.tools:
         lines.append("The server exposes no tool, and an empty table refuses every tool.")
     for name in pins.ambiguous:
-        lines.append(f"{_quoted(name)} cannot be pinned: more than one tool has this name")
+        lines.append(f"{quoted(name)} cannot be pinned: more than one tool has this name")
     for name in pins.not_json:
-        lines.append(f"{_quoted(name)} cannot be pinned: its definition is no JSON")
+        lines.append(f"{quoted(name)} cannot be pinned: its definition is no JSON")
     if catalogue.has_more:
         lines.append("The server has further tools on a next page, which Agent Zero does not read.")
     return lines
@@ -146,7 +146,7 @@ def _notes(catalogue: Catalogue, pins: _Pins) -> list[str]:
 def _comparison(comparison: Comparison) -> list[str]:
     pinned_by = f"{comparison.label} settings, {comparison.file}"
     lines = [f"Compared with {pinned_by if comparison.file else 'the saved file'}:"]
-    rows = [(_quoted(each.tool), each.state.value, _what(each)) for each in comparison.differences]
+    rows = [(quoted(each.tool), each.state.value, _what(each)) for each in comparison.differences]
     lines += table(("tool", "state", "differs in"), rows)
     for each in comparison.differences:
         lines += _details(each)
@@ -157,7 +157,7 @@ def _comparison(comparison: Comparison) -> list[str]:
 
 def _what(difference: Difference) -> str:
     if difference.old_name is not None:
-        return f"name only; was {_quoted(difference.old_name)}"
+        return f"name only; was {quoted(difference.old_name)}"
     return "not known" if difference.fields is None else ", ".join(difference.fields)
 
 
@@ -168,16 +168,16 @@ def _details(difference: Difference) -> list[str]:
     if "description" in (difference.fields or ()):
         start = _first_difference(was["description"], now["description"])
         lines.append(
-            f"  {_quoted(difference.tool)} description (untrusted), from character {start}:"
+            f"  {quoted(difference.tool)} description (untrusted), from character {start}:"
         )
         lines.append(f"    was {_excerpt(was['description'], start)}")
         lines.append(f"    is  {_excerpt(now['description'], start)}")
     paths = difference.schema_paths
     if paths is not None:
-        lines.append(f"  {_quoted(difference.tool)} input_schema (untrusted):")
+        lines.append(f"  {quoted(difference.tool)} input_schema (untrusted):")
         for kind in ("added", "removed", "changed"):
             lines += [
-                f"    {kind:<7} {_cut(path, MAX_PATH_CHARACTERS)}" for path in getattr(paths, kind)
+                f"    {kind:<7} {cut(path, MAX_PATH_CHARACTERS)}" for path in getattr(paths, kind)
             ]
         lines += [f"    and {paths.further} more"] * bool(paths.further)
     return lines
@@ -192,7 +192,7 @@ def _first_difference(was: str | None, now: str | None) -> int:
 
 
 def _excerpt(text: str | None, start: int) -> str:
-    return "none" if text is None else _quoted(text[start:], MAX_DESCRIPTION_CHARACTERS)
+    return "none" if text is None else quoted(text[start:], MAX_DESCRIPTION_CHARACTERS)
 
 
 def _definition(tool: Definition) -> list[str]:
@@ -203,8 +203,8 @@ def _definition(tool: Definition) -> list[str]:
         text = json.dumps(tool["input_schema"], ensure_ascii=False, sort_keys=True)
         schema = "".join(each if each == "\\" else visible(each) for each in text)
     return [
-        f'tool "{visible(tool["name"])}" (untrusted: the server\'s words)',
-        f"  description  {'none' if description is None else _quoted(description, len(description))}",
+        f"tool {quoted(tool['name'], len(tool['name']))} (untrusted: the server's words)",
+        f"  description  {'none' if description is None else quoted(description, len(description))}",
         f"  schema       {schema}",
     ]
 
@@ -228,11 +228,3 @@ def _difference_data(difference: Difference) -> dict[str, Any]:
         "old_description": was["description"] if was else None,
         "schema_paths": None if paths is None else paths._asdict(),
     }
-
-
-def _quoted(text: str, characters: int = MAX_NAME_CHARACTERS) -> str:
-    return f'"{_cut(text, characters)}"'
-
-
-def _cut(text: str, characters: int) -> str:
-    return visible(text[:characters]) + "..." * (len(text) > characters)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..binding import View, classify
-from ..demands import Demand, Source
+from ..demands import Demand
 from ..places import Place
 from ..problems import InvalidConfiguration, Problem
 from ..reasons import Reason
@@ -56,12 +56,6 @@ def protected_names(demands: Sequence[Demand]) -> list[str]:
     return list(dict.fromkeys(name for demand in demands for name in demand.protected or ()))
 
 
-def file_of(place: Place, source: Source) -> str:
-    """Give the path of the file that makes a demand, as it is shown."""
-    file = place.selected() if source is Source.SELECTED else place.everywhere()
-    return place.shown(file.path)
-
-
 def not_valid(place: Place, demand: Demand) -> Outcome:
     """Say what is wrong with the settings.
 
@@ -73,7 +67,7 @@ def not_valid(place: Place, demand: Demand) -> Outcome:
         The outcome, a configuration problem.
     """
     assert isinstance(demand.settings, InvalidConfiguration)
-    reason, file = Reason.INVALID_CONFIGURATION, file_of(place, demand.source)
+    reason, file = Reason.INVALID_CONFIGURATION, place.shown(place.file_of(demand.source).path)
     problems = demand.settings.problems
     lines = [f"{reason.value}: {reason.sentence}", f"{file}:"]
     lines += [f"  {path or 'the file'}: {problem.value}" for path, problem in problems]

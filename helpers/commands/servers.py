@@ -25,9 +25,9 @@ from ..endpoint import DEFAULT_PORTS, EndpointRefused, require_disclosable, scre
 from ..headers import named_hosts
 from ..places import Place, normalize_name
 from ..reasons import SubReason
+from ..untrusted import visible
 from .findings import Finding, Found
 from .mcp_settings import McpServer, McpSettings
-from .outcome import visible
 from .urls import differences
 
 # What the public service probes, as it says itself; it answers `do_not_delegate` to the rest.
@@ -96,9 +96,7 @@ def found_in_mcp_settings(
     Returns:
         What was found, in the order of the settings.
     """
-    found = [
-        Found(Finding.MCP_UNREADABLE, visible(place.shown(file))) for file in settings.unreadable
-    ]
+    found = [Found(Finding.MCP_UNREADABLE, place.shown(file)) for file in settings.unreadable]
     live = {server.normalized: None for server in settings.servers if not server.is_disabled}
     for demand in demands:
         protected = demand.protected or {}
@@ -193,7 +191,7 @@ def _where(place: Place, servers: Sequence[McpServer]) -> str:
 
 
 def _file(place: Place, server: McpServer) -> str:
-    return visible(place.shown(server.where))
+    return place.shown(server.where)
 
 
 def _difference(approved: str, configured: str, file: str) -> str:

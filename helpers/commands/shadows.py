@@ -23,7 +23,6 @@ from typing import Final
 from ..places import PLUGIN_NAME, Place, entries, read_text, read_yaml
 from ..switches import OFF
 from .findings import Finding, Found
-from .outcome import visible
 
 HOOK_FOLDER: Final = Path("extensions", "python", "tool_execute_before")
 HOOK: Final = "_45_agent_guild_preflight"
@@ -50,15 +49,15 @@ def _found_in_plugin(place: Place) -> list[Found]:
     found, hook = [], place.plugin / HOOK_FOLDER / f"{HOOK}.py"
     is_there = os.path.exists(place.plugin / "plugin.yaml")
     if not is_there:
-        found.append(Found(Finding.PLUGIN_MISSING, _shown(place, place.plugin)))
+        found.append(Found(Finding.PLUGIN_MISSING, place.shown(place.plugin)))
     found += [
-        Found(Finding.PLUGIN_MISPLACED, _shown(place, folder))
+        Found(Finding.PLUGIN_MISPLACED, place.shown(folder))
         for root in (*place.plugin_roots(), place.plugin)
         for folder in [root / name for name in entries(root)]
         if folder != place.plugin and _holds_plugin(folder)
     ]
     if is_there and not os.path.exists(hook):
-        found.append(Found(Finding.HOOK_MISSING, _shown(place, hook)))
+        found.append(Found(Finding.HOOK_MISSING, place.shown(hook)))
     return found
 
 
@@ -76,9 +75,9 @@ def _holds_plugin(folder: Path) -> bool:
 def _found_switches(place: Place) -> list[Found]:
     switch = place.switch(PLUGIN_NAME, for_agent=True)
     return [
-        *(Found(Finding.SWITCHED_OFF, _shown(place, file)) for file in switch.off),
+        *(Found(Finding.SWITCHED_OFF, place.shown(file)) for file in switch.off),
         *(
-            Found(Finding.SWITCH_OVERRULED, _shown(place, file), f"By {_shown(place, by)}.")
+            Found(Finding.SWITCH_OVERRULED, place.shown(file), f"By {place.shown(by)}.")
             for file, by in switch.overruled
         ),
     ]
@@ -92,7 +91,7 @@ def _found_hooks(place: Place) -> list[Found]:
     folders = [folder for _, folder in place.folders(for_agent=True)]
     before = [*folders, place.root / "usr", *takewhile(lambda each: each != place.plugin, plugins)]
     return [
-        Found(Finding.HOOK_REPLACED, _shown(place, file))
+        Found(Finding.HOOK_REPLACED, place.shown(file))
         for folder in before
         for file in _hooks(folder)
     ]
@@ -115,9 +114,5 @@ def _found_elsewhere(place: Place) -> list[Found]:
         # The framework looks for switches everywhere but in other plugins.
         is_switch = os.path.exists(toggle) and folder.parents[2] not in place.plugin_roots()
         files = [toggle] * is_switch + _hooks(folder)
-        found += [Found(Finding.SHADOWED_ELSEWHERE, _shown(place, file)) for file in files]
+        found += [Found(Finding.SHADOWED_ELSEWHERE, place.shown(file)) for file in files]
     return found
-
-
-def _shown(place: Place, path: Path) -> str:
-    return visible(place.shown(path))

@@ -12,19 +12,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from local_guild.answers import answer_body
 from local_guild.wire import Play, Script, Send, Stall, WireServer, answer
 from stage.boot import CHECKOUT
+from stage.folder import GLOBAL, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation, guild_preflight
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
-GLOBAL = "usr/plugins/agent_guild_preflight/config.json"
 PROJECT = "usr/projects/shop/.a0proj/plugins/agent_guild_preflight/config.json"
 PROFILE = "usr/agents/agent0/plugins/agent_guild_preflight/config.json"
 NOT_CHECKED = (
@@ -36,56 +36,18 @@ ONLY_OPERATOR = "Next step: operator. Do not repeat this call; only the operator
 SECRET = "Bearer s3cret"
 
 
-class Said(NamedTuple):
-    """What a command said: its exit code, its lines, and those on standard error."""
-
-    code: int
-    lines: list[str]
-    errors: list[str]
-
-
-class AgentZero:
-    """An Agent Zero folder, as far as the commands read it."""
-
-    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.root = root
-        self.capsys = capsys
-        self.write("usr/plugins/agent_guild_preflight/default_config.yaml", "{}")
-
-    def write(self, path: str, content: object) -> None:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content if isinstance(content, str) else json.dumps(content))
+class Folder(AgentZero):
+    """One in which a configuration protects `tools`."""
 
     def configure(self, path: str = GLOBAL, **settings: Any) -> None:
         """Write a configuration that protects `tools`."""
         self.write(path, {"protected_servers": {"tools": PUBLIC}, **settings})
 
-    def set_mcp(self, **servers: Any) -> None:
-        """Set the MCP servers; a text is a URL."""
-        named = {
-            name: {"type": "streamable-http", "url": chosen} if isinstance(chosen, str) else chosen
-            for name, chosen in servers.items()
-        }
-        self.write("usr/settings.json", {"mcp_servers": json.dumps({"mcpServers": named})})
-
     def run(self, *arguments: str) -> Said:
-        self.capsys.readouterr()
-        try:
-            code = main([*arguments, "--root", str(self.root)])
-        except SystemExit as ended:
-            code = int(str(ended.code))
-        output, errors = self.capsys.readouterr()
-        lines = [re.sub(r"\b\d+ ms$", "<time> ms", line) for line in output.splitlines()]
+        code, lines, errors = super().run(*arguments)
+        lines = [re.sub(r"\b\d+ ms$", "<time> ms", line) for line in lines]
         lines = [re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "<time>", line) for line in lines]
-        return Said(code, lines, errors.splitlines())
-
-    def data(self, *arguments: str) -> dict[str, Any]:
-        """Give what a command says as data, after checking that it is one JSON text."""
-        said = self.run(*arguments, "--json")
-        data = json.loads("\n".join(said.lines))
-        assert isinstance(data, dict)
-        return data
+        return Said(code, lines, errors)
 
 
 def asked(head: bytes) -> str:
@@ -107,9 +69,9 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> AgentZero:
+def zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
     """An Agent Zero folder in which `tools` is protected and configured."""
-    zero = AgentZero(tmp_path, capsys)
+    zero = Folder(tmp_path, capsys)
     zero.set_mcp(tools=PUBLIC)
     zero.configure()
     return zero
@@ -142,7 +104,7 @@ def checks(**changed: str) -> list[str]:
 # --- What is said of a call that would be allowed -------------------------------------------
 
 
-def test_an_allowed_call_whole(zero: AgentZero, guild: WireServer) -> None:
+def test_an_allowed_call_whole(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     code, lines, errors = zero.run("check", "tools")
     assert lines == [
@@ -166,7 +128,20 @@ def test_an_allowed_call_whole(zero: AgentZero, guild: WireServer) -> None:
     assert asked(head) == PUBLIC
 
 
-def test_an_allowed_call_as_data(zero: AgentZero, guild: WireServer) -> None:
+def test_a_file_in_a_folder_of_a_hostile_name(zero: Folder, guild: WireServer) -> None:
+    """Another plugin may bring settings for a profile; a terminal obeys what it is shown."""
+    plugin = "usr/plugins/evil\x1b]0;owned\x07"
+    zero.write(f"{plugin}/plugin.yaml", "name: evil")
+    path = f"{plugin}/agents/agent0/plugins/agent_guild_preflight/config.json"
+    for settings in ({"fixture_guild_origin": guild.origin}, {"polcy": {}}):
+        zero.configure(path, **settings)
+        said = zero.run("check", "tools")
+        shown = "".join(said.lines)
+        assert r"usr/plugins/evil\x1b]0;owned\x07/agents" in shown
+        assert shown.isprintable()
+
+
+def test_an_allowed_call_as_data(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     data = zero.data("check", "tools")
     took, observation = data.pop("took_ms"), data.pop("observation")
@@ -199,14 +174,14 @@ def test_an_allowed_call_as_data(zero: AgentZero, guild: WireServer) -> None:
     assert observation["checks"][0]["detail"] == "untrusted: Observed."
 
 
-def test_the_name_is_normalised_as_the_framework_does(zero: AgentZero, guild: WireServer) -> None:
+def test_the_name_is_normalised_as_the_framework_does(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin, protected_servers={"My Tools": PUBLIC})
     zero.set_mcp(**{"my-tools": PUBLIC})
     code, lines, _ = zero.run("check", " MY.tools ")
     assert (code, lines[0]) == (0, "server      my_tools")
 
 
-def test_a_server_that_is_protected_by_its_url(zero: AgentZero, guild: WireServer) -> None:
+def test_a_server_that_is_protected_by_its_url(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.set_mcp(tools=PUBLIC, other=PUBLIC)
     code, lines, _ = zero.run("check", "other")
@@ -216,14 +191,14 @@ def test_a_server_that_is_protected_by_its_url(zero: AgentZero, guild: WireServe
     assert (data["server"], data["approved_for"]) == ("other", "tools")
 
 
-def test_pins_are_left_aside(zero: AgentZero, guild: WireServer) -> None:
+def test_pins_are_left_aside(zero: Folder, guild: WireServer) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin, protected_servers={"tools": {"url": PUBLIC, "tools": {}}}
     )
     assert zero.run("check", "tools").code == 0
 
 
-def test_what_is_tolerated_is_named(zero: AgentZero, guild: WireServer) -> None:
+def test_what_is_tolerated_is_named(zero: Folder, guild: WireServer) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin,
         policy={
@@ -243,7 +218,7 @@ def test_what_is_tolerated_is_named(zero: AgentZero, guild: WireServer) -> None:
     ]
 
 
-def test_checks_that_are_not_known_are_counted(zero: AgentZero) -> None:
+def test_checks_that_are_not_known_are_counted(zero: Folder) -> None:
     def play(head: bytes) -> Script:
         document = json.loads(answer_body(asked(head)))
         document["checks"] += [
@@ -272,7 +247,7 @@ def test_checks_that_are_not_known_are_counted(zero: AgentZero) -> None:
 
 @pytest.mark.parametrize("policy", ["allow_unreachable", "allow"])
 def test_an_allowed_call_without_evidence_says_so(
-    zero: AgentZero, guild: WireServer, policy: str
+    zero: Folder, guild: WireServer, policy: str
 ) -> None:
     guild.stop()
     zero.configure(fixture_guild_origin=guild.origin, policy={"on_unavailable": policy})
@@ -300,7 +275,7 @@ def test_an_allowed_call_without_evidence_says_so(
 # --- What is said of a call that would be refused -------------------------------------------
 
 
-def test_a_refused_call_whole(zero: AgentZero) -> None:
+def test_a_refused_call_whole(zero: Folder) -> None:
     with WireServer(answers({"agent_card_signed": "failed"})) as guild:
         zero.configure(fixture_guild_origin=guild.origin)
         code, lines, errors = zero.run("check", "tools")
@@ -350,7 +325,7 @@ def test_a_refused_call_whole(zero: AgentZero) -> None:
         ({"endpoint_reachable": "unknown"}, "required_check_unknown"),
     ],
 )
-def test_every_refusal_of_the_policy(zero: AgentZero, statuses: Any, reason: str) -> None:
+def test_every_refusal_of_the_policy(zero: Folder, statuses: Any, reason: str) -> None:
     with WireServer(answers(statuses)) as guild:
         zero.configure(fixture_guild_origin=guild.origin)
         code, lines, _ = zero.run("check", "tools")
@@ -358,7 +333,7 @@ def test_every_refusal_of_the_policy(zero: AgentZero, statuses: Any, reason: str
     assert f"decision    refused: {reason}" in lines
 
 
-def test_no_evidence_whole(zero: AgentZero) -> None:
+def test_no_evidence_whole(zero: Folder) -> None:
     with WireServer([Send(answer(b"{}", status=b"503 Down"))]) as guild:
         zero.configure(fixture_guild_origin=guild.origin)
         code, lines, errors = zero.run("check", "tools")
@@ -387,7 +362,7 @@ def test_no_evidence_whole(zero: AgentZero) -> None:
     assert (code, errors) == (11, [f"sends {PUBLIC} to {guild.origin}"])
 
 
-def test_evidence_that_breaks_the_contract(zero: AgentZero) -> None:
+def test_evidence_that_breaks_the_contract(zero: Folder) -> None:
     body = answer_body("https://other.example.com/mcp")
     with WireServer([Send(answer(body))]) as guild:
         zero.configure(fixture_guild_origin=guild.origin)
@@ -396,7 +371,7 @@ def test_evidence_that_breaks_the_contract(zero: AgentZero) -> None:
     assert "decision    refused: evidence_inconsistent (target)" in lines
 
 
-def test_a_service_that_hangs_ends_at_the_deadline(zero: AgentZero) -> None:
+def test_a_service_that_hangs_ends_at_the_deadline(zero: Folder) -> None:
     with WireServer([Stall()]) as guild:
         zero.configure(fixture_guild_origin=guild.origin, timeout_seconds=0.2)
         started = time.monotonic()
@@ -409,7 +384,7 @@ def test_a_service_that_hangs_ends_at_the_deadline(zero: AgentZero) -> None:
 
 
 def test_what_is_unforeseen_is_named_by_its_class_only(
-    zero: AgentZero, guild: WireServer, monkeypatch: pytest.MonkeyPatch
+    zero: Folder, guild: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def break_down(*_: object) -> None:
         raise LookupError("\x1b[31mMARKER")
@@ -456,7 +431,7 @@ def server(**changed: Any) -> dict[str, Any]:
     ],
 )
 def test_what_the_binding_refuses_is_not_sent(
-    zero: AgentZero, guild: WireServer, servers: Any, reason: str
+    zero: Folder, guild: WireServer, servers: Any, reason: str
 ) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.set_mcp(**servers)
@@ -478,7 +453,7 @@ def test_what_the_binding_refuses_is_not_sent(
     assert (code, errors, guild.connections) == (10, [], 0)
 
 
-def test_headers_are_neither_shown_nor_sent(zero: AgentZero, guild: WireServer) -> None:
+def test_headers_are_neither_shown_nor_sent(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.set_mcp(tools=server(headers={"Authorization": SECRET}))
     said = zero.run("check", "tools")
@@ -487,9 +462,7 @@ def test_headers_are_neither_shown_nor_sent(zero: AgentZero, guild: WireServer) 
     assert not any(b"s3cret" in head for head in guild.requests)
 
 
-def test_what_the_screen_refuses_is_neither_shown_nor_sent(
-    zero: AgentZero, guild: WireServer
-) -> None:
+def test_what_the_screen_refuses_is_neither_shown_nor_sent(zero: Folder, guild: WireServer) -> None:
     url = "https://mcp.example.com/mcp?key=MARKER"
     zero.configure(fixture_guild_origin=guild.origin, protected_servers={"tools": url})
     zero.set_mcp(tools=url)
@@ -518,7 +491,7 @@ def test_what_the_screen_refuses_is_neither_shown_nor_sent(
     assert "MARKER" not in str(zero.data("check", "tools"))
 
 
-def test_a_private_url_is_not_told_to_the_public_service(zero: AgentZero) -> None:
+def test_a_private_url_is_not_told_to_the_public_service(zero: Folder) -> None:
     url = "http://127.0.0.1:9/mcp"
     zero.configure(protected_servers={"tools": url}, allow_private_hosts=True)
     zero.set_mcp(tools=url)
@@ -528,7 +501,7 @@ def test_a_private_url_is_not_told_to_the_public_service(zero: AgentZero) -> Non
 
 
 def test_to_whom_it_goes_is_said_before_it_goes(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch
+    zero: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = io.StringIO()
     seen: list[str] = []
@@ -549,7 +522,7 @@ def test_to_whom_it_goes_is_said_before_it_goes(
 NEW = "https://new.example.org:8443/mcp"
 
 
-def test_a_new_url_needs_no_name_and_no_mcp_settings(zero: AgentZero, guild: WireServer) -> None:
+def test_a_new_url_needs_no_name_and_no_mcp_settings(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.write("usr/settings.json", "no JSON")
     code, lines, errors = zero.run("check", "--url", NEW)
@@ -562,7 +535,7 @@ def test_a_new_url_needs_no_name_and_no_mcp_settings(zero: AgentZero, guild: Wir
     assert [asked(head) for head in guild.requests] == [NEW]
 
 
-def test_a_new_url_is_judged_by_the_policy_in_force(zero: AgentZero, guild: WireServer) -> None:
+def test_a_new_url_is_judged_by_the_policy_in_force(zero: Folder, guild: WireServer) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin, policy={"required_proven": ["agent_card_signed"]}
     )
@@ -578,7 +551,7 @@ def test_a_new_url_is_judged_by_the_policy_in_force(zero: AgentZero, guild: Wire
 def test_a_new_url_is_judged_where_nothing_is_configured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    zero = AgentZero(tmp_path, capsys)
+    zero = Folder(tmp_path, capsys)
     code, lines, errors = zero.run("check", "--url", "http://10.0.0.1/mcp")
     assert (code, errors) == (10, [])
     assert "decision    refused: endpoint_refused (host_not_public)" in lines
@@ -591,7 +564,7 @@ def test_a_new_url_is_judged_where_nothing_is_configured(
 
 @pytest.mark.parametrize("url", ["", "\x1b[31mMARKER", "https://user:MARKER@example.com/mcp"])
 def test_a_new_url_that_the_screen_refuses_is_not_shown(
-    zero: AgentZero, guild: WireServer, url: str
+    zero: Folder, guild: WireServer, url: str
 ) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     said = zero.run("check", "--url", url)
@@ -604,7 +577,7 @@ def test_a_new_url_that_the_screen_refuses_is_not_shown(
     ]
 
 
-def test_neither_name_nor_url_is_a_usage_error(zero: AgentZero) -> None:
+def test_neither_name_nor_url_is_a_usage_error(zero: Folder) -> None:
     for arguments in ([], [" "]):
         code, lines, errors = zero.run("check", *arguments)
         assert (code, lines) == (2, [])
@@ -624,7 +597,7 @@ def test_neither_name_nor_url_is_a_usage_error(zero: AgentZero) -> None:
     ],
 )
 def test_both_files_decide(
-    zero: AgentZero, project: str, everywhere: str, outcome: Any, decisions: list[str]
+    zero: Folder, project: str, everywhere: str, outcome: Any, decisions: list[str]
 ) -> None:
     with WireServer(answers({"agent_card_signed": "failed"})) as guild:
         zero.configure(
@@ -658,7 +631,7 @@ def test_both_files_decide(
 
 
 def test_two_services_are_both_announced(
-    zero: AgentZero, guild: WireServer, monkeypatch: pytest.MonkeyPatch
+    zero: Folder, guild: WireServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with WireServer(answers()) as public:
         monkeypatch.setattr(evaluation, "PUBLIC_ORIGIN", public.origin)
@@ -670,7 +643,7 @@ def test_two_services_are_both_announced(
     assert lines[2] == f"asked       {public.origin}, {guild.origin}"
 
 
-def test_the_floor_refuses_before_anything_is_sent(zero: AgentZero, guild: WireServer) -> None:
+def test_the_floor_refuses_before_anything_is_sent(zero: Folder, guild: WireServer) -> None:
     """A project's file gives the server another URL, and its own MCP settings that one too."""
     other = "https://other.example.com/mcp"
     zero.configure(fixture_guild_origin=guild.origin, floor=True)
@@ -687,7 +660,7 @@ def test_the_floor_refuses_before_anything_is_sent(zero: AgentZero, guild: WireS
 
 
 def test_a_file_that_does_not_protect_the_server_does_not_decide(
-    zero: AgentZero, guild: WireServer
+    zero: Folder, guild: WireServer
 ) -> None:
     zero.configure(fixture_guild_origin=guild.origin, floor=True)
     zero.configure(PROJECT, protected_servers={})
@@ -700,7 +673,7 @@ def test_a_file_that_does_not_protect_the_server_does_not_decide(
 
 
 def test_a_file_that_is_not_valid_but_protects_others_does_not_decide(
-    zero: AgentZero, guild: WireServer
+    zero: Folder, guild: WireServer
 ) -> None:
     zero.configure(fixture_guild_origin=guild.origin, floor=True)
     zero.configure(PROJECT, protected_servers={"other": "https://other.example.com/"}, typo=1)
@@ -714,7 +687,7 @@ def test_a_file_that_is_not_valid_but_protects_others_does_not_decide(
     assert (code, lines[1:3], errors) == (12, [f"{PROJECT}:", "  typo: is not a setting"], [])
 
 
-def test_the_file_of_the_profile_is_in_force(zero: AgentZero, guild: WireServer) -> None:
+def test_the_file_of_the_profile_is_in_force(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.configure(PROFILE, fixture_guild_origin=guild.origin)
     assert zero.run("check", "tools").lines[-3] == f"selected  allowed   {PROFILE}"
@@ -728,7 +701,7 @@ EVERY_TOOL = "Which servers are protected cannot be told, so every MCP tool is r
 
 
 @pytest.mark.parametrize("arguments", [["tools"], ["--url", NEW], ["stranger"]], ids=str)
-def test_settings_that_are_not_valid(zero: AgentZero, guild: WireServer, arguments: Any) -> None:
+def test_settings_that_are_not_valid(zero: Folder, guild: WireServer, arguments: Any) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin, timeout_seconds="5", policy={"on_cauton": "allow"}
     )
@@ -761,7 +734,7 @@ def test_settings_that_are_not_valid(zero: AgentZero, guild: WireServer, argumen
     ],
 )
 def test_settings_of_which_nobody_can_tell_what_they_protect(
-    zero: AgentZero, content: str, problem: str
+    zero: Folder, content: str, problem: str
 ) -> None:
     zero.write(GLOBAL, content)
     code, lines, errors = zero.run("check", "tools")
@@ -777,7 +750,7 @@ def test_settings_of_which_nobody_can_tell_what_they_protect(
     ],
 )
 def test_a_valid_floor_does_not_make_up_for_a_file_that_is_not(
-    zero: AgentZero, guild: WireServer, settings: dict[str, Any]
+    zero: Folder, guild: WireServer, settings: dict[str, Any]
 ) -> None:
     zero.configure(fixture_guild_origin=guild.origin, floor=True)
     zero.configure(PROJECT, **settings)
@@ -789,7 +762,7 @@ def test_a_valid_floor_does_not_make_up_for_a_file_that_is_not(
     )
 
 
-def test_a_floor_that_is_not_valid_is_named(zero: AgentZero) -> None:
+def test_a_floor_that_is_not_valid_is_named(zero: Folder) -> None:
     zero.configure(floor=True, typo=1)
     zero.configure(PROJECT)
     code, lines, errors = zero.run("check", "tools", "--project", "shop")
@@ -797,7 +770,7 @@ def test_a_floor_that_is_not_valid_is_named(zero: AgentZero) -> None:
     assert zero.data("check", "tools", "--project", "shop")["source"] == "floor"
 
 
-def test_a_malformed_digest_says_how_to_get_a_new_one(zero: AgentZero) -> None:
+def test_a_malformed_digest_says_how_to_get_a_new_one(zero: Folder) -> None:
     zero.configure(protected_servers={"tools": {"url": PUBLIC, "tools": {"echo": "sha256:1"}}})
     code, lines, _ = zero.run("check", "tools")
     assert (code, lines[2:]) == (
@@ -811,7 +784,7 @@ def test_a_malformed_digest_says_how_to_get_a_new_one(zero: AgentZero) -> None:
     )
 
 
-def test_a_name_that_nothing_protects(zero: AgentZero) -> None:
+def test_a_name_that_nothing_protects(zero: Folder) -> None:
     zero.configure(protected_servers={"tools": PUBLIC, "B": "https://b.example.com/"})
     zero.set_mcp(other="https://other.example.com/")
     code, lines, errors = zero.run("check", "other")
@@ -830,7 +803,7 @@ def test_a_name_that_nothing_protects(zero: AgentZero) -> None:
     assert zero.run("check", "other").lines[1] == "Protected: none."
 
 
-def test_mcp_settings_that_only_the_framework_can_read(zero: AgentZero, guild: WireServer) -> None:
+def test_mcp_settings_that_only_the_framework_can_read(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
     zero.write("usr/settings.json", {"mcp_servers": "{mcpServers: {}}"})
     code, lines, errors = zero.run("check", "tools")
@@ -848,7 +821,7 @@ def test_mcp_settings_that_only_the_framework_can_read(zero: AgentZero, guild: W
 # --- As a process ---------------------------------------------------------------------------
 
 
-def test_a_process_of_its_own_ends_at_once(zero: AgentZero) -> None:
+def test_a_process_of_its_own_ends_at_once(zero: Folder) -> None:
     """It leaves nothing behind that the interpreter would wait for."""
     with WireServer([Stall()]) as guild:
         zero.configure(fixture_guild_origin=guild.origin, timeout_seconds=0.2)
@@ -861,7 +834,7 @@ def test_a_process_of_its_own_ends_at_once(zero: AgentZero) -> None:
 
 
 def test_the_public_service_is_the_default_one(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch
+    zero: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
 

@@ -473,7 +473,7 @@ ELSEWHERE = {
     "chat\0": r'"chat\x00"',
     '\x1b[2J"\n': r'"\x1b[2J\x22\n"',
     "\u202e\ud800": r'"\u202e\ud800"',
-    "a" * 5_000: f'"{"a" * 57}..."',
+    "a" * 5_000: f'"{"a" * 80}..."',
 }
 
 
@@ -535,7 +535,7 @@ def test_a_chats_folder_that_is_a_link(root, agent, explained):
 NAMES = {
     "Wetter in Köln": '"Wetter in Köln"',
     '\x1b[2J"\r\n\u2028\u202e\ud800\\': r'"\x1b[2J\x22\r\n\u2028\u202e\ud800\\"',
-    "x" * 61: f'"{"x" * 57}..."',
+    "x" * 81: f'"{"x" * 80}..."',
 }
 
 

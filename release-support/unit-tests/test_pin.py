@@ -16,13 +16,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from cryptography import x509
 from helpers.mcp_handler import MCPConfig
 from local_guild.wire import Close, Endless, Reset, Script, Send, Stall, WireServer, answer
 from stage.certificates import Authority
+from stage.folder import GLOBAL, AgentZero
 from stage.tap import Tap
 from stage.tool_server import HOSTILE_TOOLS, running
 from usr.plugins.agent_guild_preflight.helpers import host
@@ -30,7 +31,6 @@ from usr.plugins.agent_guild_preflight.helpers.commands import catalogue, differ
 from usr.plugins.agent_guild_preflight.helpers.commands.difference import compare, schema_paths
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 
-GLOBAL = "usr/plugins/agent_guild_preflight/config.json"
 PROJECT = "usr/projects/shop/.a0proj/plugins/agent_guild_preflight/config.json"
 GUILD = "http://127.0.0.1:9"  # a local service; nobody is there, and nobody may ask
 SECRET = "s3cret"
@@ -48,27 +48,8 @@ HOSTILE = "MARKER\x1b[31m\r\n\u202e\u2028\x9b\\ \U0001f600 <b>"
 HOSTILE_SHOWN = r"MARKER\x1b[31m\r\n\u202e\u2028\x9b\\ " + "\U0001f600 <b>"
 
 
-class Said(NamedTuple):
-    """What a command said: its exit code, its lines, and those on standard error."""
-
-    code: int
-    lines: list[str]
-    errors: list[str]
-
-
-class AgentZero:
-    """An Agent Zero folder, as far as the commands read it."""
-
-    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.root = root
-        self.capsys = capsys
-        self.write("usr/plugins/agent_guild_preflight/default_config.yaml", "{}")
-
-    def write(self, path: str, content: object) -> Path:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return file
+class Folder(AgentZero):
+    """One in which servers on this machine may be protected."""
 
     def configure(self, path: str = GLOBAL, **settings: Any) -> None:
         """Write a configuration under which servers on this machine may be protected."""
@@ -80,34 +61,10 @@ class AgentZero:
         approved = {"tools": {"url": url, "tools": pins}}
         self.configure(path, protected_servers=approved, **settings)
 
-    def set_mcp(self, everywhere: Any = None, **servers: Any) -> None:
-        """Set the MCP servers; a text is the URL of a streamable one."""
-        named = {
-            name: {"type": "streamable-http", "url": chosen} if isinstance(chosen, str) else chosen
-            for name, chosen in servers.items()
-        }
-        text = json.dumps({"mcpServers": named})
-        self.write("usr/settings.json", {"mcp_servers": text, **(everywhere or {})})
-
     def use(self, url: str, pins: Any = None, **server: Any) -> None:
         """Configure and protect one server."""
         self.set_mcp(tools={"type": "streamable-http", "url": url, **server})
         self.protect(url, pins)
-
-    def run(self, *arguments: str) -> Said:
-        self.capsys.readouterr()
-        try:
-            code = main([*arguments, "--root", str(self.root)])
-        except SystemExit as ended:
-            code = int(str(ended.code))
-        output, errors = self.capsys.readouterr()
-        return Said(code, output.split("\n")[:-1], errors.split("\n")[:-1])
-
-    def data(self, *arguments: str) -> dict[str, Any]:
-        """Give what a command says as data, after checking that it is one JSON text."""
-        data = json.loads("\n".join(self.run(*arguments, "--json").lines))
-        assert isinstance(data, dict)
-        return data
 
 
 # --- Servers --------------------------------------------------------------------------------
@@ -185,8 +142,8 @@ def leftovers() -> Iterator[None]:
 
 
 @pytest.fixture
-def zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> AgentZero:
-    return AgentZero(tmp_path, capsys)
+def zero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Folder:
+    return Folder(tmp_path, capsys)
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +161,7 @@ def entry_of(lines: list[str]) -> Any:
 # --- The pins that are printed --------------------------------------------------------------
 
 
-def test_fresh_pins_whole(zero: AgentZero) -> None:
+def test_fresh_pins_whole(zero: Folder) -> None:
     tools = [tool("b", text={"type": "string"}), tool("a", None)]
     with mcp_server(listing(*tools)) as server:
         url = f"{server.origin}/mcp"
@@ -231,7 +188,7 @@ def test_fresh_pins_whole(zero: AgentZero) -> None:
     assert (code, errors) == (0, [f"connects to {url}"])
 
 
-def test_fresh_pins_as_data(zero: AgentZero) -> None:
+def test_fresh_pins_as_data(zero: Folder) -> None:
     tools = [tool("b", text={"type": "string"}), tool("a", None)]
     with mcp_server(listing(*tools)) as server:
         url = f"{server.origin}/mcp"
@@ -266,7 +223,7 @@ def test_fresh_pins_as_data(zero: AgentZero) -> None:
     ],
 )
 def test_a_real_server_is_asked_in_the_way_of_its_type(
-    zero: AgentZero, tool_server: int, kind: str | None, path: str
+    zero: Folder, tool_server: int, kind: str | None, path: str
 ) -> None:
     with Tap(tool_server) as tap:
         url = f"http://127.0.0.1:{tap.port}/{path}"
@@ -280,7 +237,7 @@ def test_a_real_server_is_asked_in_the_way_of_its_type(
     assert list(entry_of(lines)["tools"]["tools"]) == sorted({"echo", *HOSTILE_TOOLS})
 
 
-def test_the_pins_are_those_of_the_gate(zero: AgentZero, tool_server: int) -> None:
+def test_the_pins_are_those_of_the_gate(zero: Folder, tool_server: int) -> None:
     url = f"http://127.0.0.1:{tool_server}/mcp"
     server = {"type": "streamable-http", "url": url, "disabled_tools": ["co:lon"]}
     zero.use(**server)
@@ -300,7 +257,7 @@ def test_the_pins_are_those_of_the_gate(zero: AgentZero, tool_server: int) -> No
     assert len(printed) == 1 + len(HOSTILE_TOOLS) - 1
 
 
-def test_what_is_printed_can_be_pasted(zero: AgentZero, tool_server: int) -> None:
+def test_what_is_printed_can_be_pasted(zero: Folder, tool_server: int) -> None:
     url = f"http://127.0.0.1:{tool_server}/mcp"
     zero.use(url)
     zero.configure(protected_servers=entry_of(zero.run("pin", "tools").lines))
@@ -311,7 +268,7 @@ def test_what_is_printed_can_be_pasted(zero: AgentZero, tool_server: int) -> Non
 
 
 @pytest.mark.parametrize("disabled", [["a", " b "], ["a"], "a", [1], None])
-def test_disabled_tools_are_left_out(zero: AgentZero, disabled: Any) -> None:
+def test_disabled_tools_are_left_out(zero: Folder, disabled: Any) -> None:
     names = {"a", "b", "1"}
     left_out = {str(each).strip() for each in disabled} if isinstance(disabled, list) else set()
     with mcp_server(listing(*map(tool, sorted(names)))) as server:
@@ -320,7 +277,7 @@ def test_disabled_tools_are_left_out(zero: AgentZero, disabled: Any) -> None:
     assert set(entry_of(said.lines)["tools"]["tools"]) == names - left_out
 
 
-def test_what_cannot_be_pinned_is_left_out_and_named(zero: AgentZero) -> None:
+def test_what_cannot_be_pinned_is_left_out_and_named(zero: Folder) -> None:
     not_a_number = tool("c", value=float("nan"))
     with mcp_server(listing(tool("a"), tool("b"), tool("a", "Other."), not_a_number)) as server:
         url = f"{server.origin}/mcp"
@@ -366,7 +323,7 @@ def test_what_cannot_be_pinned_is_left_out_and_named(zero: AgentZero) -> None:
     assert [each["name"] for each in data["definitions"]] == ["a", "a", "b"]
 
 
-def test_a_next_page_is_not_read_but_named(zero: AgentZero) -> None:
+def test_a_next_page_is_not_read_but_named(zero: Folder) -> None:
     with mcp_server(listing(tool(), nextCursor="MARKER")) as server:
         zero.use(f"{server.origin}/mcp")
         code, lines, _ = zero.run("pin", "tools")
@@ -378,7 +335,7 @@ def test_a_next_page_is_not_read_but_named(zero: AgentZero) -> None:
     assert "MARKER" not in str(lines)
 
 
-def test_no_tool_at_all(zero: AgentZero) -> None:
+def test_no_tool_at_all(zero: Folder) -> None:
     with mcp_server(listing()) as server:
         zero.use(f"{server.origin}/mcp")
         code, lines, _ = zero.run("pin", "tools")
@@ -392,7 +349,7 @@ def test_no_tool_at_all(zero: AgentZero) -> None:
 # --- What a server says is data -------------------------------------------------------------
 
 
-def test_hostile_words_are_shown_as_data(zero: AgentZero) -> None:
+def test_hostile_words_are_shown_as_data(zero: Folder) -> None:
     hostile = tool(HOSTILE, HOSTILE, **{HOSTILE: HOSTILE})
     with mcp_server(listing(hostile)) as server:
         zero.use(f"{server.origin}/mcp", pins={"gone" + HOSTILE: pin_of(tool())})
@@ -416,7 +373,34 @@ def test_hostile_words_are_shown_as_data(zero: AgentZero) -> None:
         assert said.replace("\U0001f600", "").isprintable()
 
 
-def test_a_delete_character_is_escaped_in_what_is_pasted(zero: AgentZero) -> None:
+@pytest.mark.parametrize("blank", ["\U000e0101", "\ufe0f", "\u3164", "\u2800", "\u115f", "\u034f"])
+def test_text_that_shows_nothing_is_shown(zero: Folder, blank: str) -> None:
+    """A server could hide words for a model in it, and an operator would approve them."""
+    with mcp_server(listing(tool("echo", f"Says it.{blank}", type=blank))) as server:
+        zero.use(f"{server.origin}/mcp")
+        said = zero.run("pin", "tools", "--definitions")
+    shown = blank.encode("unicode_escape").decode()
+    assert said.lines[5:7] == [
+        f'  description  "Says it.{shown}"',
+        f'  schema       {{"type": "{shown}"}}',
+    ]
+    assert blank not in "".join(said.lines)
+
+
+def test_a_quotation_mark_in_a_name_ends_nothing(zero: Folder) -> None:
+    with mcp_server(listing(tool('a"  unchanged'))) as server:
+        zero.use(f"{server.origin}/mcp", pins={})
+        lines = zero.run("pin", "tools").lines
+    assert r'"a\x22  unchanged"  new' in lines
+
+
+def test_what_has_no_digest_equals_nothing() -> None:
+    """Two definitions without one are not the same for that."""
+    (found,) = compare({"echo": ""}, [exposed("echo", "evil \ud800")], {})
+    assert found.state is difference.State.CHANGED
+
+
+def test_a_delete_character_is_escaped_in_what_is_pasted(zero: Folder) -> None:
     named = tool("a\x7fb")
     with mcp_server(listing(named)) as server:
         zero.use(f"{server.origin}/mcp")
@@ -425,7 +409,7 @@ def test_a_delete_character_is_escaped_in_what_is_pasted(zero: AgentZero) -> Non
     assert list(entry_of(lines)["tools"]["tools"]) == ["a\x7fb"]
 
 
-def test_long_names_are_cut_but_where_they_are_pasted(zero: AgentZero) -> None:
+def test_long_names_are_cut_but_where_they_are_pasted(zero: Folder) -> None:
     name = "n" * 81
     with mcp_server(listing(tool(name))) as server:
         zero.use(f"{server.origin}/mcp", pins={})
@@ -463,7 +447,7 @@ ROWS = [
 ]
 
 
-def test_differences_from_pins_alone_whole(zero: AgentZero) -> None:
+def test_differences_from_pins_alone_whole(zero: Folder) -> None:
     with mcp_server(listing(*NOW)) as server:
         url = f"{server.origin}/mcp"
         zero.use(url, pins=pins_of(*OLD))
@@ -483,7 +467,7 @@ def test_differences_from_pins_alone_whole(zero: AgentZero) -> None:
     assert (code, errors) == (10, [f"connects to {url}"])
 
 
-def test_differences_field_by_field_whole(zero: AgentZero) -> None:
+def test_differences_field_by_field_whole(zero: Folder) -> None:
     with mcp_server(listing(*OLD)) as server:
         zero.use(f"{server.origin}/mcp")
         saved = zero.write("saved.json", zero.data("pin", "tools"))
@@ -537,7 +521,7 @@ def test_differences_field_by_field_whole(zero: AgentZero) -> None:
     ]
 
 
-def test_a_file_that_does_not_hold_what_is_pinned_tells_nothing(zero: AgentZero) -> None:
+def test_a_file_that_does_not_hold_what_is_pinned_tells_nothing(zero: Folder) -> None:
     with mcp_server(listing(tool(description="Neither."))) as server:
         zero.use(f"{server.origin}/mcp")
         saved = zero.write("saved.json", zero.data("pin", "tools"))
@@ -547,7 +531,7 @@ def test_a_file_that_does_not_hold_what_is_pinned_tells_nothing(zero: AgentZero)
     assert (code, lines[5:7]) == (10, ['"echo"  changed  not known', NOT_SAVED])
 
 
-def test_without_pins_a_file_is_compared_by_itself(zero: AgentZero) -> None:
+def test_without_pins_a_file_is_compared_by_itself(zero: Folder) -> None:
     with mcp_server(listing(tool(), tool("other"))) as server:
         zero.use(f"{server.origin}/mcp")
         saved = zero.write("saved.json", zero.data("pin", "tools"))
@@ -571,7 +555,7 @@ def test_without_pins_a_file_is_compared_by_itself(zero: AgentZero) -> None:
     ]
 
 
-def test_a_long_description_is_shown_where_it_differs(zero: AgentZero) -> None:
+def test_a_long_description_is_shown_where_it_differs(zero: Folder) -> None:
     old, new = "a" * 1000 + "b" + "\x1b" * 1000, "a" * 1000 + "c" + "\x1b" * 1000
     with mcp_server(listing(tool(description=old))) as server:
         zero.use(f"{server.origin}/mcp")
@@ -586,7 +570,7 @@ def test_a_long_description_is_shown_where_it_differs(zero: AgentZero) -> None:
     ]
 
 
-def test_a_schema_that_differs_in_much_is_bounded(zero: AgentZero) -> None:
+def test_a_schema_that_differs_in_much_is_bounded(zero: Folder) -> None:
     old = tool(**{f"key{number:02}": 1 for number in range(30)})
     new = tool(**{f"key{number:02}": 2 for number in range(30)})
     with mcp_server(listing(old)) as server:
@@ -602,7 +586,7 @@ def test_a_schema_that_differs_in_much_is_bounded(zero: AgentZero) -> None:
     ]
 
 
-def test_a_definition_that_is_no_json_any_more_differs(zero: AgentZero) -> None:
+def test_a_definition_that_is_no_json_any_more_differs(zero: Folder) -> None:
     with mcp_server(listing(tool())) as server:
         zero.use(f"{server.origin}/mcp")
         saved = zero.write("saved.json", zero.data("pin", "tools"))
@@ -613,14 +597,14 @@ def test_a_definition_that_is_no_json_any_more_differs(zero: AgentZero) -> None:
     assert '"echo"  changed  not known' in lines
 
 
-def test_an_empty_table_pins_nothing(zero: AgentZero) -> None:
+def test_an_empty_table_pins_nothing(zero: Folder) -> None:
     with mcp_server(listing(tool())) as server:
         zero.use(f"{server.origin}/mcp", pins={})
         code, lines, _ = zero.run("pin", "tools")
     assert (code, lines[5]) == (10, '"echo"  new')
 
 
-def test_both_files_are_compared(zero: AgentZero) -> None:
+def test_both_files_are_compared(zero: Folder) -> None:
     with mcp_server(listing(tool())) as server:
         url = f"{server.origin}/mcp"
         zero.set_mcp(tools=url)
@@ -642,7 +626,7 @@ def test_both_files_are_compared(zero: AgentZero) -> None:
     ]
 
 
-def test_a_server_that_is_protected_by_its_url_has_the_pins_of_that(zero: AgentZero) -> None:
+def test_a_server_that_is_protected_by_its_url_has_the_pins_of_that(zero: Folder) -> None:
     with mcp_server(listing(tool())) as server:
         url = f"{server.origin}/mcp"
         zero.set_mcp(other=url)
@@ -666,7 +650,7 @@ def test_a_server_that_is_protected_by_its_url_has_the_pins_of_that(zero: AgentZ
         '{"server": "tools", "definitions": [{"name": "a", "description": ""}]}',
     ],
 )
-def test_a_file_that_is_no_output_of_pin(zero: AgentZero, content: str | None) -> None:
+def test_a_file_that_is_no_output_of_pin(zero: Folder, content: str | None) -> None:
     file = zero.root / "saved.json"
     if content is not None:
         file.write_text(content)
@@ -767,9 +751,7 @@ def test_a_saved_name_that_is_there_twice_tells_nothing() -> None:
 # --- Whom it connects to --------------------------------------------------------------------
 
 
-def test_to_whom_it_connects_is_said_before(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_to_whom_it_connects_is_said_before(zero: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     errors = io.StringIO()
     seen: list[str] = []
 
@@ -784,7 +766,7 @@ def test_to_whom_it_connects_is_said_before(
     assert seen == [f"connects to {server.origin}/mcp\n"]
 
 
-def test_the_configured_headers_are_sent_and_not_shown(zero: AgentZero) -> None:
+def test_the_configured_headers_are_sent_and_not_shown(zero: Folder) -> None:
     with mcp_server(listing(tool())) as server:
         headers = {"Authorization": f"Bearer {SECRET}", "X-Key": SECRET}
         zero.use(f"{server.origin}/mcp", headers=headers)
@@ -798,7 +780,7 @@ def test_the_configured_headers_are_sent_and_not_shown(zero: AgentZero) -> None:
 
 
 def test_the_environment_adds_nothing(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    zero: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text(f"machine 127.0.0.1 login user password {SECRET}\n")
@@ -816,7 +798,7 @@ def test_the_environment_adds_nothing(
     assert not any(b"uthorization" in head for head in server.requests)
 
 
-def test_a_redirect_is_not_followed(zero: AgentZero) -> None:
+def test_a_redirect_is_not_followed(zero: Folder) -> None:
     with WireServer([Stall()]) as other:
         moved = [(b"Location", f"{other.origin}/mcp".encode())]
         script = [Send(answer(b"", status=b"307 Moved", headers=moved))]
@@ -856,7 +838,7 @@ PUBLIC = "https://mcp.example.com/mcp"
 )
 @pytest.mark.parametrize("is_protected", [True, False])
 def test_a_server_that_cannot_be_asked(
-    zero: AgentZero, servers: Any, reason: str, sentence: str, is_protected: bool
+    zero: Folder, servers: Any, reason: str, sentence: str, is_protected: bool
 ) -> None:
     zero.set_mcp(**servers)
     if is_protected:
@@ -891,7 +873,7 @@ TRANSPORT_ALTERED = [
 )
 @pytest.mark.parametrize("is_protected", [True, False])
 def test_a_server_that_the_binding_refuses(
-    zero: AgentZero, changed: Any, lines: list[str], is_protected: bool
+    zero: Folder, changed: Any, lines: list[str], is_protected: bool
 ) -> None:
     if lines is URL_MISMATCH and not is_protected:
         return  # its own URL is the approved one
@@ -918,7 +900,7 @@ def test_a_server_that_the_binding_refuses(
 
 
 @pytest.mark.parametrize("is_protected", [True, False])
-def test_a_server_that_the_screen_refuses(zero: AgentZero, is_protected: bool) -> None:
+def test_a_server_that_the_screen_refuses(zero: Folder, is_protected: bool) -> None:
     url = "https://user:MARKER@mcp.example.com/mcp"
     zero.set_mcp(tools=url)
     if is_protected:
@@ -937,7 +919,7 @@ def test_a_server_that_the_screen_refuses(zero: AgentZero, is_protected: bool) -
     assert zero.data("pin", "tools")["sub_reason"] == "userinfo"
 
 
-def test_a_private_server_needs_settings_that_allow_it(zero: AgentZero) -> None:
+def test_a_private_server_needs_settings_that_allow_it(zero: Folder) -> None:
     with mcp_server(listing()) as server:
         zero.set_mcp(tools=f"{server.origin}/mcp")
         code, lines, errors = zero.run("pin", "tools")
@@ -945,7 +927,7 @@ def test_a_private_server_needs_settings_that_allow_it(zero: AgentZero) -> None:
     assert server.connections == 0
 
 
-def test_the_floor_is_satisfied_as_well(zero: AgentZero) -> None:
+def test_the_floor_is_satisfied_as_well(zero: Folder) -> None:
     with mcp_server(listing()) as server:
         url = f"{server.origin}/mcp"
         zero.set_mcp(tools=url)
@@ -960,7 +942,7 @@ def test_the_floor_is_satisfied_as_well(zero: AgentZero) -> None:
 # --- A wrong configuration ------------------------------------------------------------------
 
 
-def test_settings_that_are_not_valid(zero: AgentZero) -> None:
+def test_settings_that_are_not_valid(zero: Folder) -> None:
     with mcp_server(listing()) as server:
         url = f"{server.origin}/mcp"
         zero.set_mcp(tools=url, other=url)
@@ -982,7 +964,7 @@ def test_settings_that_are_not_valid(zero: AgentZero) -> None:
     assert server.connections == 0
 
 
-def test_mcp_settings_that_only_the_framework_can_read(zero: AgentZero) -> None:
+def test_mcp_settings_that_only_the_framework_can_read(zero: Folder) -> None:
     zero.write("usr/settings.json", "{}")
     zero.write("usr/projects/shop/.a0proj/mcp_servers.json", "{mcpServers: {}}")
     assert zero.run("pin", "tools", "--project", "shop") == (
@@ -996,7 +978,7 @@ def test_mcp_settings_that_only_the_framework_can_read(zero: AgentZero) -> None:
     )
 
 
-def test_a_name_is_needed(zero: AgentZero) -> None:
+def test_a_name_is_needed(zero: Folder) -> None:
     code, lines, errors = zero.run("pin")
     assert (code, lines) == (2, [])
     assert errors[-1].endswith(" pin: error: the following arguments are required: NAME")
@@ -1045,7 +1027,7 @@ FAILURES: dict[str, tuple[bytes | Script, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", FAILURES)
-def test_a_server_that_fails(zero: AgentZero, case: str) -> None:
+def test_a_server_that_fails(zero: Folder, case: str) -> None:
     """It is found out at once, and nothing that the server said is passed on."""
     script, lines = FAILURES[case]
     with mcp_server(script) as server:
@@ -1060,13 +1042,13 @@ def test_a_server_that_fails(zero: AgentZero, case: str) -> None:
     assert data == {"error": failure.split()[0], "status": status, "server": "tools"}
 
 
-def test_a_thousand_tools_are_not_too_many(zero: AgentZero) -> None:
+def test_a_thousand_tools_are_not_too_many(zero: Folder) -> None:
     with mcp_server(listing(*(tool(str(number)) for number in range(1000)))) as server:
         zero.use(f"{server.origin}/mcp")
         assert zero.run("pin", "tools").lines[1] == "tools   1000"
 
 
-def test_a_deep_schema_is_pinned_and_saved(zero: AgentZero) -> None:
+def test_a_deep_schema_is_pinned_and_saved(zero: Folder) -> None:
     deep: Any = 1
     for _ in range(150):
         deep = {"k": deep}
@@ -1094,7 +1076,7 @@ def test_a_deep_schema_is_pinned_and_saved(zero: AgentZero) -> None:
     ],
 )
 def test_the_deadline_is_the_configured_one(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch, own: Any, everywhere: Any, seconds: float
+    zero: Folder, monkeypatch: pytest.MonkeyPatch, own: Any, everywhere: Any, seconds: float
 ) -> None:
     given: list[float] = []
 
@@ -1113,7 +1095,7 @@ def test_the_deadline_is_the_configured_one(
 
 
 @pytest.mark.parametrize("kind", ["streamable-http", "sse"])
-def test_a_server_that_hangs_ends_at_the_deadline(zero: AgentZero, kind: str) -> None:
+def test_a_server_that_hangs_ends_at_the_deadline(zero: Folder, kind: str) -> None:
     with WireServer([Stall()]) as server:
         zero.use(f"{server.origin}/mcp", type=kind, init_timeout=0.3)
         started = time.monotonic()
@@ -1126,7 +1108,7 @@ def test_a_server_that_hangs_ends_at_the_deadline(zero: AgentZero, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", ["streamable-http", "sse"])
-def test_nobody_is_there(zero: AgentZero, kind: str) -> None:
+def test_nobody_is_there(zero: Folder, kind: str) -> None:
     server = WireServer([])
     server.stop()
     zero.use(f"{server.origin}/mcp", type=kind)
@@ -1136,7 +1118,7 @@ def test_nobody_is_there(zero: AgentZero, kind: str) -> None:
     )
 
 
-def test_a_name_that_does_not_resolve(zero: AgentZero) -> None:
+def test_a_name_that_does_not_resolve(zero: Folder) -> None:
     zero.use("https://no-such-host.invalid/mcp")
     assert zero.run("pin", "tools")[:2] == (
         11,
@@ -1145,7 +1127,7 @@ def test_a_name_that_does_not_resolve(zero: AgentZero) -> None:
 
 
 @pytest.mark.parametrize("path", ["mcp", "nowhere"])
-def test_an_event_stream_that_is_none(zero: AgentZero, tool_server: int, path: str) -> None:
+def test_an_event_stream_that_is_none(zero: Folder, tool_server: int, path: str) -> None:
     zero.use(f"http://127.0.0.1:{tool_server}/{path}", type="sse")
     code, (line,), _ = zero.run("pin", "tools")
     assert (code, line[:19]) == (11, "tools: http_status ")
@@ -1154,7 +1136,7 @@ def test_an_event_stream_that_is_none(zero: AgentZero, tool_server: int, path: s
 @pytest.mark.parametrize(
     "headers", [{"X-Key": 5}, {"X-Key": None}, {"X-Key": f"{SECRET} é"}, ["X-Key"]]
 )
-def test_headers_that_cannot_be_sent(zero: AgentZero, headers: Any) -> None:
+def test_headers_that_cannot_be_sent(zero: Folder, headers: Any) -> None:
     with mcp_server(listing()) as server:
         zero.use(f"{server.origin}/mcp", headers=headers)
         code, lines, errors = zero.run("pin", "tools")
@@ -1166,7 +1148,7 @@ def test_headers_that_cannot_be_sent(zero: AgentZero, headers: Any) -> None:
     assert server.connections == 0
 
 
-def test_a_header_that_would_break_the_request(zero: AgentZero) -> None:
+def test_a_header_that_would_break_the_request(zero: Folder) -> None:
     with mcp_server(listing()) as server:
         zero.use(f"{server.origin}/mcp", headers={"X-Key": f"a\r\nX-Other: {SECRET}"})
         said = zero.run("pin", "tools")
@@ -1175,7 +1157,7 @@ def test_a_header_that_would_break_the_request(zero: AgentZero) -> None:
 
 
 def test_tls_is_verified_as_the_framework_does(
-    zero: AgentZero, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    zero: Folder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path, "ours")
     context = authority.server("server", [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
@@ -1203,7 +1185,7 @@ def test_tls_is_verified_as_the_framework_does(
     ids=["hangs", "breaks", "error", "redirect"],
 )
 def test_a_stream_and_a_goodbye_that_fail_do_not_lose_the_answer(
-    zero: AgentZero, other: Script
+    zero: Folder, other: Script
 ) -> None:
     posts: list[bytes] = []
     session = [(b"Mcp-Session-Id", b"one")]
@@ -1225,7 +1207,7 @@ def test_a_stream_and_a_goodbye_that_fail_do_not_lose_the_answer(
 
 
 def test_the_log_is_quiet_for_the_while_only(
-    zero: AgentZero, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    zero: Folder, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a handler, what the MCP client logs would go to standard error."""
     monkeypatch.setattr(logging.root.manager, "disable", logging.DEBUG)
