@@ -6,11 +6,15 @@ python path/to/clone/helpers --help
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import types
 from pathlib import Path
+from typing import NoReturn
 
 PACKAGE = "usr.plugins.agent_guild_preflight.helpers"
+INTERRUPTED = 130  # as a shell says it of a process that Ctrl-C has ended
 
 
 def name_rooms() -> None:
@@ -24,6 +28,17 @@ def name_rooms() -> None:
         sys.modules[package.__name__] = package
 
 
+def end(code: object) -> NoReturn:
+    """End the process at once: a name lookup that still runs would hold it up."""
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+
 if __name__ == "__main__":
     is_bare = not __package__
     if is_bare:
@@ -34,4 +49,9 @@ if __name__ == "__main__":
         main,
     )
 
-    sys.exit(main(program=BARE_CLONE if is_bare else INSTALLED))
+    try:
+        end(main(program=BARE_CLONE if is_bare else INSTALLED))
+    except SystemExit as ended:
+        end(ended.code)
+    except KeyboardInterrupt:
+        end(INTERRUPTED)

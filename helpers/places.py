@@ -15,6 +15,7 @@ Sources: the framework's `find_plugin_assets`, `get_plugin_config`, `get_enabled
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -277,13 +278,13 @@ def read_text(path: Path) -> str:
     """Give the text of a file.
 
     Raises:
-        ValueError: it is gone, not readable, not UTF-8 or too large.
+        ValueError: it is gone, no plain file, not readable, not UTF-8 or too large.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError:
-        content = None
+    content = None
+    with contextlib.suppress(OSError):
+        if path.is_file():  # a pipe would be waited for
+            with path.open("rb") as file:
+                content = file.read(MAX_FILE_BYTES + 1)
     if content is None or len(content) > MAX_FILE_BYTES:
         raise ValueError("the file cannot be read")
     return content.decode("utf-8")

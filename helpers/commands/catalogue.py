@@ -16,7 +16,6 @@ of the framework.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -27,6 +26,7 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamablehttp_client
 
+from . import network
 from .mcp_client import Failure, Watch, failure_of
 from .mcp_settings import McpServer
 
@@ -77,7 +77,7 @@ def list_tools(server: McpServer, seconds: float) -> Catalogue:
         NoCatalogue: with the failure.
     """
     with _no_log():
-        found = asyncio.run(_list_tools(server, seconds))
+        found = network.run(_list_tools(server, seconds))
     if isinstance(found, Watch):
         raise NoCatalogue(found.failure or Failure.TIMEOUT, found.status)
     return found

@@ -16,7 +16,6 @@ Rules of this module:
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from ..places import Place, normalize_name
 from ..problems import InvalidConfiguration
 from ..reasons import Reason
 from ..untrusted import visible
-from . import checked
+from . import checked, network
 from .mcp_settings import read_mcp_settings
 from .outcome import Exit, Outcome
 from .protecting import claims_for, not_read, not_valid, protected_names
@@ -136,19 +135,17 @@ def _judge(claims: Sequence[Claim]) -> tuple[Judgement, int | None]:
             return found, None
         cleared.append(found)
     for origin in dict.fromkeys(claim.origin for claim in claims):
-        print(f"sends {cleared[0].endpoint.url} to {origin}", file=sys.stderr, flush=True)
+        network.announce(f"sends {cleared[0].endpoint.url} to {origin}")
     started = time.monotonic()
     judgement = _weigh(cleared)
     return judgement, round((time.monotonic() - started) * 1000)
 
 
 def _weigh(cleared: Sequence[Cleared]) -> Judgement:
-    import asyncio  # here, because every command imports this module
-
     from ..evaluation import weigh
 
     try:
-        return asyncio.run(weigh(cleared)).judgement
+        return network.run(weigh(cleared)).judgement
     except Exception as error:  # as the gate does; its text may hold anything
         return Judgement(
             reason=Reason.INTERNAL_ERROR,

@@ -24,7 +24,7 @@ import yaml
 from ..configuration import Configuration
 from ..places import ConfigFile, Scope, read_text
 from ..policy import Policy
-from ..problems import shown_path
+from ..problems import MAX_PATH_CHARACTERS, shown_path
 
 ELSEWHERE_CUTOFF: Final = 0.85  # of likeness, for a setting that is valid at another level
 
@@ -124,7 +124,12 @@ def repeated_keys(path: Path) -> list[str]:
             children = dict(value).items()
         elif isinstance(value, list):
             children = enumerate(value)
-        pending += [(f"{prefix}{key}.", child) for key, child in children]
+        # No more of a path than can be shown: a long key above a long list would be kept for each.
+        pending += [
+            (f"{prefix}{key}."[: MAX_PATH_CHARACTERS + 1], child)
+            for key, child in children
+            if isinstance(child, list | _Pairs)
+        ]
     return [shown_path(path) for path in found]
 
 

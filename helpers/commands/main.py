@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None, *, program: str = INSTALLED) -> int:
         The exit code, a member of `Exit`.
 
     Raises:
-        SystemExit: the arguments are not usable (code 2), or help was asked for (code 0).
+        SystemExit: the arguments are not usable (code 2), help was asked for (code 0), or
+            standard output cannot be written to (its message).
     """
     parser = _parser(program)
     try:
@@ -136,3 +137,5 @@ def _write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:
+        raise SystemExit("standard output cannot be written to") from None

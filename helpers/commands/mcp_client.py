@@ -14,6 +14,7 @@ The module imports nothing of the framework.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from enum import StrEnum
 from typing import Final
 
 import anyio
+import certifi
 import httpx
 from mcp import McpError
 
@@ -42,6 +44,7 @@ class Failure(StrEnum):
     TOO_LARGE = "too_large", "The server's answers were larger than 4 MiB."
     TOO_MANY = "too_many", "The server names more than 1,000 tools."
     HEADERS = "headers", "The configured headers cannot be sent."
+    CERTIFICATES = "certificates", "SSL_CERT_FILE or SSL_CERT_DIR cannot be read."
     MCP_ERROR = "mcp_error", "The server answered with an MCP error."
     PROTOCOL = "protocol", "The server did not speak MCP in the way that its type says."
 
@@ -154,12 +157,34 @@ def failure_of(error: BaseException) -> Failure:
     return Failure.CONNECT
 
 
+def _tls_context() -> ssl.SSLContext:
+    """Trust what the framework's client would trust.
+
+    Not through the library's default: that one writes keys to $SSLKEYLOGFILE.
+
+    Raises:
+        OSError: the certificates cannot be read.
+    """
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if file or not folder:
+        context.load_verify_locations(file or certifi.where())
+    else:
+        context.load_verify_locations(capath=folder)
+    return context
+
+
 class _Transport(httpx.AsyncBaseTransport):
     """The usual transport, watched."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._inner = httpx.AsyncHTTPTransport(verify=httpx.create_ssl_context(), trust_env=False)
+        try:
+            context = _tls_context()
+        except OSError:
+            watch.fail(Failure.CERTIFICATES)
+            raise
+        self._inner = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         try:

@@ -22,7 +22,6 @@ Rules of this module:
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,7 +34,7 @@ from ..pins import digest
 from ..places import Place, normalize_name, read_json
 from ..reasons import Reason
 from ..untrusted import visible
-from . import pinned
+from . import network, pinned
 from .difference import Definition, compare, read_saved
 from .mcp_settings import McpServer, McpSettings, read_mcp_settings
 from .outcome import Exit, Outcome
@@ -155,7 +154,7 @@ def _ask(
 ) -> Outcome:
     from .catalogue import NoCatalogue, list_tools
 
-    print(f"connects to {server.url}", file=sys.stderr, flush=True)
+    network.announce(f"connects to {server.url}")
     try:
         catalogue = list_tools(server, _seconds(arguments.place, server))
     except NoCatalogue as failed:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -26,6 +25,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from ..configuration import Configuration
 from ..demands import Demand
 from ..endpoint import DEFAULT_PORTS, Endpoint, EndpointRefused, screen
+from . import network
 from .findings import Finding, Found
 
 if TYPE_CHECKING:
@@ -68,12 +68,8 @@ def ask(endpoints: Sequence[Endpoint]) -> list[tuple[str, Found | None]]:
         Every URL with what was found; None where it does not redirect.
     """
     for endpoint in endpoints:
-        print(
-            f"sends one request to {endpoint.redacted}, the host of the URL itself",
-            file=sys.stderr,
-            flush=True,
-        )
-    return asyncio.run(_ask_all(endpoints)) if endpoints else []
+        network.announce(f"sends one request to {endpoint.redacted}, the host of the URL itself")
+    return network.run(_ask_all(endpoints)) if endpoints else []
 
 
 async def _ask_all(endpoints: Sequence[Endpoint]) -> list[tuple[str, Found | None]]:
@@ -94,6 +90,8 @@ async def _ask(url: str) -> Found | None:
         return Found(Finding.NO_ANSWER, url, "No connection, or TLS did not verify.")
     except (httpx.TransportError, OSError):
         return Found(Finding.NO_ANSWER, url, "The connection broke, or it was no HTTP.")
+    except (httpx.InvalidURL, ValueError):  # an A-label that decodes to nothing
+        return Found(Finding.NO_ANSWER, url, "Its host is no name that can be looked up.")
     finding = None if location is None else kind_of_redirect(url, location)
     return None if finding is None else Found(finding, url)
 

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from local_guild.wire import Stall, WireServer
 from stage.boot import CHECKOUT, SUPPORT, install_plugin
 from usr.plugins.agent_guild_preflight.helpers.commands.main import COMMANDS, main
 
@@ -277,9 +279,68 @@ def test_data_is_one_json_text_in_ascii(root, capsys, arguments):
 
 
 # Every use of a socket, and every import of what could use one or start the framework.
+def test_an_output_that_cannot_be_written_to(root):
+    script = f"exec {shlex.join(CLONE)} why > /dev/full"
+    ended = call(["bash", "-c", script], root)
+    assert ended == (1, "", "standard output cannot be written to")
+
+
+def test_without_a_standard_error_nothing_is_sent(root):
+    """Nobody can be told to whom; and what is said is no part of the answer."""
+    with WireServer([Stall()]) as server:
+        url = f"{server.origin}/mcp"
+        approved = {"tools": url}
+        local = {"allow_private_hosts": True, "fixture_guild_origin": server.origin}
+        plugin = root / "usr" / "plugins" / "agent_guild_preflight"
+        (plugin / "config.json").write_text(json.dumps({"protected_servers": approved, **local}))
+        servers = json.dumps({"mcpServers": {"tools": {"url": url}}})
+        (root / "usr" / "settings.json").write_text(json.dumps({"mcp_servers": servers}))
+        for command in ("check tools", "pin tools", "lint --network"):
+            for redirection in ("2>&-", "2>/dev/full"):
+                script = f"exec {shlex.join(CLONE)} {command} --json {redirection}"
+                assert call(["bash", "-c", script], root) == (2, "", "")
+        assert server.requests == []
+
+
+def test_ctrl_c_ends_a_command(root):
+    with WireServer([Stall()]) as server:
+        local = {"allow_private_hosts": True, "fixture_guild_origin": server.origin}
+        plugin = root / "usr" / "plugins" / "agent_guild_preflight"
+        (plugin / "config.json").write_text(json.dumps({"protected_servers": {}, **local}))
+        command = [*CLONE, "check", "--url", f"{server.origin}/mcp"]
+        with subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True) as process:
+            assert server.wait_for_requests(1, PATIENCE_SECONDS)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    assert errors == f"sends {server.origin}/mcp to {server.origin}\n"
+
+
+SLOW = """
+import runpy, socket, sys, time
+socket.getaddrinfo = lambda *_, **__: time.sleep(600)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("command", ["check", "pin"])
+def test_a_name_that_does_not_resolve_holds_nobody_up(root, command):
+    """The lookup cannot be ended; the command ends without it, at its deadline."""
+    url = "https://mcp.example.com/mcp"
+    plugin = root / "usr" / "plugins" / "agent_guild_preflight"
+    settings = {"protected_servers": {"tools": url}, "timeout_seconds": 0.2}
+    (plugin / "config.json").write_text(json.dumps(settings))
+    servers = json.dumps({"mcpServers": {"tools": {"url": url, "init_timeout": 1}}})
+    (root / "usr" / "settings.json").write_text(json.dumps({"mcp_servers": servers}))
+    slow = [sys.executable, "-c", SLOW, str(CHECKOUT / "helpers")]
+    assert call(slow, root, command, "tools").code == 11
+
+
 WATCHED = """
-import runpy, sys
+import os, runpy, sys
 used = []
+os._exit = sys.exit  # what is asked about here is asked at the end
 sys.addaudithook(lambda event, _: event.startswith("socket.") and used.append(event))
 sys.argv = sys.argv[1:]
 try:

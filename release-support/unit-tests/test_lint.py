@@ -1252,6 +1252,41 @@ def busy(folder):
     return folder
 
 
+class TestNames:
+    @pytest.mark.parametrize("host", ["xn--i-7iq.ws", "xn--a.example.com"])
+    def test_a_host_that_cannot_be_looked_up(self, folder, host):
+        """The screen reads labels as text; the HTTP library decodes them."""
+        url = f"http://{host}/mcp"
+        folder.serve({"weather": {"url": url}})
+        folder.put(GLOBAL, {"protected_servers": {"weather": url}})
+        output = folder.lint("--network")
+        assert output.findings == [
+            [
+                f"warning no_answer: {url}: The endpoint gave no HTTP answer.",
+                "  Its host is no name that can be looked up.",
+                "  What to do: See whether the server runs and can be reached from here.",
+            ]
+        ]
+
+
+class TestFilesThatAreNoFiles:
+    @pytest.mark.parametrize("file", [GLOBAL, PROJECT])
+    def test_a_pipe_is_not_waited_for(self, folder, file):
+        folder.put(file, "{}")
+        (folder.root / file).unlink()
+        os.mkfifo(folder.root / file)
+        output = folder.lint()
+        assert ["unreadable" in output.findings[0][0], "other_file" in output.findings[0][0]] == [
+            file == GLOBAL,
+            file == PROJECT,
+        ]
+
+    def test_a_long_key_above_a_long_list_costs_no_more_than_they_are(self, folder):
+        """Each item of the list would have a copy of the key, a hundred gigabytes in all."""
+        folder.put(PROJECT, {"k" * 1_000_000: [0] * 100_000})
+        assert folder.lint().code == 0
+
+
 class TestNothingIsSent:
     def test_no_socket_is_opened(self, busy, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
@@ -1274,7 +1309,8 @@ class TestNothingIsSent:
 
     def test_neither_http_nor_mcp_is_imported(self, busy):
         code = (
-            "import runpy, sys\n"
+            "import os, runpy, sys\n"
+            "os._exit = sys.exit\n"
             "try:\n"
             f"    runpy.run_path({str(CHECKOUT / 'helpers' / '__main__.py')!r}, run_name='__main__')\n"
             "except SystemExit as end:\n"

@@ -1170,8 +1170,16 @@ def test_tls_is_verified_as_the_framework_does(
             said_of("tls", "The TLS handshake with the server failed."),
         )
         assert server.requests == []
+        keys = tmp_path / "keys"
+        monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+        assert zero.run("pin", "tools")[:2] == (
+            11,
+            said_of("certificates", "SSL_CERT_FILE or SSL_CERT_DIR cannot be read."),
+        )
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         assert zero.run("pin", "tools").code == 0
+        assert not keys.exists()
 
 
 @pytest.mark.parametrize(
