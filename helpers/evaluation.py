@@ -1,11 +1,11 @@
-"""Does a call satisfy the settings? The stages from the endpoint to the policy.
+"""Does a call satisfy the settings? From what protects it to what the policy makes of it.
 
 The gate and the operator's commands both judge with this room and nothing beside it.
 
 Rules of this module:
 
-1. `clear` comes first and sends nothing: the screen, then the binding. Only a call that every
-   demand has cleared is asked about, see `weigh`.
+1. `claims_on` finds what protects a call. `clear` comes next and sends nothing: the screen,
+   then the binding. Only a call that every demand has cleared is asked about, see `weigh`.
 2. One call asks each service once, however many demands it must satisfy: within the shortest
    of their deadlines over all, for evidence that is fresh enough for each.
 3. Each demand decides by its own policy. The first that refuses is the judgement.
@@ -16,18 +16,19 @@ The module imports nothing of the framework.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from .binding import Binding, BindingRefused, View, compare
 from .claims import EvidenceUnavailable
 from .configuration import Approval, Configuration
 from .contract import ContractViolation, Observation
-from .demands import Source
+from .demands import Demand, Source
 from .endpoint import Endpoint, EndpointRefused, require_disclosable, screen
 from .guild_preflight import PUBLIC_ORIGIN, observe
 from .judgement import Judgement
 from .policy import Evidence, decide
+from .problems import InvalidConfiguration
 
 
 class Claim(NamedTuple):
@@ -49,6 +50,47 @@ class Claim(NamedTuple):
     def origin(self) -> str:
         """The service that is asked."""
         return self.settings.fixture_guild_origin or PUBLIC_ORIGIN
+
+
+class Unusable(NamedTuple):
+    """A demand whose settings are not valid, where that decides.
+
+    Attributes:
+        demand: the demand.
+        approval: by which it protects the call; None while nobody can tell what it protects.
+    """
+
+    demand: Demand
+    approval: Approval | None
+
+
+Match = Callable[[Mapping[str, Approval]], tuple[Approval, View] | None]
+
+
+def claims_on(demands: Sequence[Demand], match: Match) -> list[Claim] | Unusable:
+    """Find the demands that protect a call.
+
+    Args:
+        demands: the settings in force.
+        match: gives the approval that protects the call, out of those by normalised name, with
+            what there is under its name; None where none does. Never asked about none.
+
+    Returns:
+        The claims, none where nothing protects the call; or the first demand that is not valid
+        and protects it, one of which nobody can tell what it protects before all others.
+    """
+    for demand in demands:
+        if demand.protected is None:
+            return Unusable(demand, None)
+    claims = []
+    for demand in demands:
+        matched = match(demand.protected) if demand.protected else None
+        if matched is None:
+            continue
+        if isinstance(demand.settings, InvalidConfiguration):
+            return Unusable(demand, matched[0])
+        claims.append(Claim(demand.source, demand.settings, *matched))
+    return claims
 
 
 class Cleared(NamedTuple):

@@ -18,7 +18,7 @@ Rules of this module:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from .binding import BindingRefused, View, classify, compare
 from .configuration import Approval
 from .demands import Demand, Source
 from .denial import GuildPreflightError
-from .evaluation import Claim, Cleared, clear, weigh
+from .evaluation import Claim, Cleared, Unusable, claims_on, clear, weigh
 from .host import Call
 from .judgement import Judgement
 from .problems import InvalidConfiguration
@@ -92,51 +92,48 @@ async def _judge_safely(call: Call) -> Judgement | None:
 
 async def _judge(case: _Case) -> Judgement | None:
     demands = host.demands_for(case.call.agent)
-    for demand in demands:
-        if demand.protected is None:  # nobody can tell what it protects
-            return _refuse_unconfigured(case, demands, demand.source)
-    protecting = _protecting(case, demands)
-    case.is_protected = bool(protecting)
-    if not protecting:
+    claims = claims_on(demands, _Sight(case.call).match)
+    if isinstance(claims, Unusable):
+        case.is_protected = True
+        case.server = claims.approval.name if claims.approval else None
+        return _refuse_unconfigured(case, demands, claims.demand.source)
+    case.is_protected = bool(claims)
+    if not claims:
         return None
-    claims = []
-    for demand, approval, view in protecting:
-        case.server, case.tool = approval.name, view.tool
-        if isinstance(demand.settings, InvalidConfiguration):
-            return _refuse_unconfigured(case, demands, demand.source)
-        claims.append(Claim(demand.source, demand.settings, approval, view))
+    case.server, case.tool = claims[0].approval.name, claims[0].view.tool
     judgement = await _judge_protected(case, claims)
     _keep(case, judgement)
     return judgement
 
 
+class _Sight:
+    """What there is under the names that a call may go by, looked up when it is first needed."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._servers: Any = None
+        self._seen: list[tuple[str, View]] = []
+
+    def match(self, protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
+        """Give the approval that protects the call, and what is under its name."""
+        if not self._seen:
+            self._servers = host.servers_for(self._call.agent)
+            self._seen = [(name, host.look(self._servers, name)) for name in self._call.names]
+        for name, view in self._seen:
+            approval = classify(view, protected) or host.aliased_approval(name, protected)
+            if approval is not None:
+                is_pinned = approval.pins is not None
+                return approval, host.look(self._servers, name, pinned=True) if is_pinned else view
+        return None
+
+
 def _refuse_unconfigured(case: _Case, demands: Sequence[Demand], source: Source) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
-    case.is_protected = True
     for agent in host.concerned_agents(case.call.agent):
         for demand in demands:
             if isinstance(demand.settings, InvalidConfiguration):
                 evidence.write_configuration_log(agent, demand.settings, demand.source)
     return case.refused(Reason.INVALID_CONFIGURATION, source=source)
-
-
-def _protecting(case: _Case, demands: Sequence[Demand]) -> list[tuple[Demand, Approval, View]]:
-    """Give the demands that protect a call, by which approval, and what is under its name."""
-    if not any(demand.protected for demand in demands):
-        return []
-    servers = host.servers_for(case.call.agent)
-    seen = [(name, host.look(servers, name)) for name in case.call.names]
-    found = []
-    for demand in demands:
-        for name, view in seen:
-            protected = demand.protected or {}
-            approval = classify(view, protected) or host.aliased_approval(name, protected)
-            if approval is not None:
-                if approval.pins is not None:
-                    view = host.look(servers, name, pinned=True)
-                found.append((demand, approval, view))
-                break
-    return found
 
 
 async def _judge_protected(case: _Case, claims: Sequence[Claim]) -> Judgement:

@@ -9,10 +9,11 @@ brings the HTTP library, and other commands start without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..binding import View, classify
+from ..configuration import Approval
 from ..demands import Demand
 from ..places import Place
 from ..problems import InvalidConfiguration, Problem
@@ -31,23 +32,19 @@ def claims_for(demands: Sequence[Demand], view: View) -> list[Claim] | Demand:
         view: what there is under the server's name.
 
     Returns:
-        The claims, none where nothing protects the server; or the demand whose settings are
-        not valid, where that decides.
+        The claims, none where nothing protects the server; or a demand whose settings are not
+        valid, where that decides or may be why nothing does.
     """
-    from ..evaluation import Claim
+    from ..evaluation import Unusable, claims_on
 
+    def match(protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
+        approval = classify(view, protected)
+        return None if approval is None else (approval, view)
+
+    claims = claims_on(demands, match)
+    if isinstance(claims, Unusable):
+        return claims.demand
     invalid = [each for each in demands if isinstance(each.settings, InvalidConfiguration)]
-    for demand in invalid:
-        if demand.protected is None:
-            return demand
-    claims = []
-    for demand in demands:
-        approval = classify(view, demand.protected or {})
-        if approval is None:
-            continue
-        if isinstance(demand.settings, InvalidConfiguration):
-            return demand
-        claims.append(Claim(demand.source, demand.settings, approval, view))
     return invalid[0] if invalid and not claims else claims
 
 
