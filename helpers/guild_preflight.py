@@ -123,10 +123,10 @@ async def observe(
         RuntimeError: something unforeseen; says no more than that.
     """
     key = (origin, endpoint.url)
-    kept = _cache.fresh(key, max_age_seconds)
-    if kept is not None:  # nobody need be asked about it
-        return kept
     if max_age_seconds > 0:
+        kept = _cache.fresh(key, max_age_seconds)
+        if kept is not None:  # nobody need be asked about it
+            return kept
         outcome = await _flights.outcome(
             key,
             timeout_seconds,

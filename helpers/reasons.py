@@ -81,7 +81,8 @@ class Reason(StrEnum):
         Stage.ENDPOINT,
         NextStep.OPERATOR,
         "The approved URL must not be disclosed or is not written in its one spelling.",
-        "Write the URL in its one spelling, here and in the MCP settings; see the sub-reason.",
+        "Write the URL in its one spelling, here and in the MCP settings; for a private host set "
+        "allow_private_hosts and a local service. See the sub-reason.",
     )
     SERVER_NOT_CONFIGURED = (
         "server_not_configured",
@@ -166,28 +167,29 @@ class Reason(StrEnum):
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "The endpoint was seen not to do what it is listed for.",
-        "See with check which of the service's checks failed; repair the server.",
+        "The command check shows which of the service's checks failed; repair the server.",
     )
     REQUIRED_CHECK_FAILED = (
         "required_check_failed",
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "A check that the policy requires has failed.",
-        "See with check which one; repair the server, or change policy.required_proven.",
+        "The command check shows which one; repair the server, or change policy.required_proven.",
     )
     REQUIRED_CHECK_UNKNOWN = (
         "required_check_unknown",
         Stage.POLICY,
         NextStep.RETRY_LATER,
         "A check that the policy requires could not be made.",
-        "See with check which one; tolerate_unknown_required permits what could not be checked.",
+        "The command check shows which one; tolerate_unknown_required permits what could not be "
+        "checked.",
     )
     CAUTION_NOT_PERMITTED = (
         "caution_not_permitted",
         Stage.POLICY,
         NextStep.OPERATOR,
         "The verdict asks for caution, and the policy does not permit that.",
-        "See with check what failed; set policy.on_caution to allow if you accept that.",
+        "The command check shows what failed; set policy.on_caution to allow if you accept that.",
     )
     BINDING_CHANGED = (
         "binding_changed",

@@ -6,7 +6,7 @@ Rules of this module:
    before anything is sent, and the first that refuses decides. A demand after that one is
    undecided, here as there.
 2. Tools are not looked at: which ones a server exposes is not known without connecting to it.
-   So pins are left aside, and the tool is taken to be there.
+   So pins are left aside, but for an empty table, and the tool is taken to be there.
 3. With `--url` the binding is left aside as well: the URL is judged as if every file in force
    approved it, and MCP settings had it with TLS verified and no headers. A policy belongs to a
    file, not to a name, so with `--url` a NAME only says under which name it would be refused.
@@ -29,9 +29,11 @@ from ..problems import InvalidConfiguration
 from ..reasons import Reason
 from ..untrusted import visible
 from . import checked, network
+from .findings import STOPS_THE_GATE, Found
 from .mcp_settings import read_mcp_settings
 from .outcome import Exit, Outcome
 from .protecting import claims_for, not_read, not_valid, protected_names
+from .shadows import found_shadows
 
 if TYPE_CHECKING:
     from ..evaluation import Claim, Cleared
@@ -72,6 +74,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
     place, name, url = arguments.place, normalize_name(arguments.name or ""), arguments.url
     if not name and url is None:
         arguments.usage_error("name a server, or a URL with --url")
+    if stopped := [found for found in found_shadows(place) if found.finding in STOPS_THE_GATE]:
+        return _not_checked(stopped)
     demands = place.demands()
     claims = (
         _claims_of_server(place, demands, name)
@@ -84,6 +88,14 @@ def run(arguments: argparse.Namespace) -> Outcome:
     if not name:
         judgement = judgement._replace(server=None)
     return checked.outcome(place, demands, claims, judgement, milliseconds)
+
+
+def _not_checked(found: Sequence[Found]) -> Outcome:
+    """Say that the gate does not run: whatever it would decide, every call goes on."""
+    lines = [f"{one.subject}: {one.finding.sentence}" for one in found]
+    lines.append(f"What to do: {found[0].finding.remedy}")
+    data = [{"warning": one.finding.value, "subject": one.subject} for one in found]
+    return Outcome(Exit.CONFIGURATION, lines, {"error": "nothing_is_checked", "found": data})
 
 
 def _claims_of_server(place: Place, demands: Sequence[Demand], name: str) -> list[Claim] | Outcome:
@@ -105,8 +117,14 @@ def _claims_of_server(place: Place, demands: Sequence[Demand], name: str) -> lis
             lines,
             {"error": "not_protected", "server": name, "protected": names},
         )
-    # The exposed tools are not known here, so neither are their definitions.
-    return [claim._replace(approval=claim.approval._replace(pins=None)) for claim in claims]
+    return [_without_pins(claim) for claim in claims]
+
+
+def _without_pins(claim: Claim) -> Claim:
+    """Leave the pins aside: the exposed tools are not known here. An empty table refuses each."""
+    if not claim.approval.pins:
+        return claim
+    return claim._replace(approval=claim.approval._replace(pins=None))
 
 
 def _claims_of_url(

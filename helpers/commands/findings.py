@@ -5,8 +5,8 @@ Rules of this module:
 1. Every warning is one member of `Finding`, with a sentence that says what is so and one that
    mends it. Beside them stand a subject (a server's name, a file, a variable or a URL) and a
    detail that says where or which.
-2. A warning is not a problem: the gate runs with it as the settings say. What makes the settings
-   invalid is a member of `Problem`.
+2. A warning is not a problem: the gate runs with it as the settings say, or with a few of them
+   not at all. What makes the settings invalid is a member of `Problem`.
 
 The module imports nothing of the framework and nothing of the other rooms.
 """
@@ -14,7 +14,7 @@ The module imports nothing of the framework and nothing of the other rooms.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Finding(StrEnum):
@@ -72,7 +72,8 @@ class Finding(StrEnum):
     URL_REFUSED = (
         "url_refused",
         "The gate refuses the approved URL.",
-        "Serve the endpoint under another URL, and write that here and in the MCP settings.",
+        "Write another URL, here and in the MCP settings: one that begins with http:// or https://, "
+        "then has a host, and no user part, ? or #.",
     )
     URL_NOT_CANONICAL = (
         "url_not_canonical",
@@ -114,7 +115,8 @@ class Finding(StrEnum):
     SERVER_NOT_CONFIGURED = (
         "server_not_configured",
         "No MCP server carries the protected name.",
-        "Add the server to the MCP settings, or mend or remove its name in protected_servers.",
+        "Add the server to the MCP settings, or mend or remove its name in protected_servers. Where "
+        "only a project has it, run lint with that project.",
     )
     SERVER_DISABLED = (
         "server_disabled",
@@ -146,6 +148,11 @@ class Finding(StrEnum):
         "tls_not_verified",
         "The MCP settings do not have TLS verified, so every call will be refused.",
         "Set verify to true, or leave it out.",
+    )
+    TYPE_NOT_NAMED = (
+        "type_not_named",
+        "The MCP settings name no type, so Agent Zero connects by SSE.",
+        'Write "type": "streamable-http" if that is what the server speaks, or "type": "sse".',
     )
     HEADER_NAMES_HOST = (
         "header_names_host",
@@ -235,6 +242,12 @@ class Finding(StrEnum):
         member.sentence = sentence
         member.remedy = remedy
         return member
+
+
+# While one of these is so, the gate does not run.
+STOPS_THE_GATE: Final = frozenset(
+    {Finding.PLUGIN_MISSING, Finding.HOOK_MISSING, Finding.SWITCHED_OFF, Finding.HOOK_REPLACED}
+)
 
 
 class Found(NamedTuple):

@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. Problems are what the gate itself finds in the files in force; one of them makes the settings
-   invalid, and the exit code says so. Warnings never change the exit code.
+   invalid, and the exit code says so. It says so too where the gate does not run at all; other
+   warnings do not change it.
 2. Nothing is sent without `--network`, and nothing is written at all.
 """
 
@@ -49,7 +50,8 @@ def run(arguments: argparse.Namespace) -> Outcome:
         arguments: `place` and `network`.
 
     Returns:
-        The outcome: a configuration problem when a file in force has one, else fine.
+        The outcome: a configuration problem when a file in force has one, or nothing is checked;
+        else fine.
     """
     place: Place = arguments.place
     demands = place.demands()

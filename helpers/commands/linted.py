@@ -20,7 +20,7 @@ from ..places import ConfigFile, Place
 from ..problems import Problem
 from ..untrusted import visible
 from .faults import Fault, Setting
-from .findings import Found
+from .findings import STOPS_THE_GATE, Found
 from .outcome import Exit, Outcome
 from .protecting import protected_names
 
@@ -98,9 +98,11 @@ class Report:
             lines += [*_lines_of_problem(wrong), ""]
         for found in self.warnings:
             lines += [*_lines_of_warning(found), ""]
-        problems, warnings = len(self.problems), len(self.warnings)
-        lines.append(f"{_count(problems, 'problem')}, {_count(warnings, 'warning')}")
-        return Outcome(Exit.CONFIGURATION if self.problems else Exit.FINE, lines, self._data())
+        is_stopped = any(found.finding in STOPS_THE_GATE for found in self.warnings)
+        counts = [_count(len(self.problems), "problem"), _count(len(self.warnings), "warning")]
+        lines.append(", ".join(counts) + "; nothing is checked here" * is_stopped)
+        is_wrong = is_stopped or self.problems
+        return Outcome(Exit.CONFIGURATION if is_wrong else Exit.FINE, lines, self._data())
 
     def _head(self) -> list[str]:
         lines = [f"in force: {self._shown(self.selected)}"]

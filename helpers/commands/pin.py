@@ -103,7 +103,7 @@ def _claims(place: Place, settings: McpSettings, name: str) -> list[Claim] | Out
         return not_valid(place, claims)
     if reason := _unusable(view):
         data = {"reason": reason.value, "server": name}
-        return Outcome(Exit.CONFIGURATION, _reason_lines(visible(name), reason), data)
+        return Outcome(Exit.REFUSED, _reason_lines(visible(name), reason), data)
     if not claims:
         in_force = demands[0]
         assert isinstance(in_force.settings, Configuration)  # else it was said above

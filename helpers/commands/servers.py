@@ -152,6 +152,8 @@ def _found_in_servers(
                 _difference(approval.url, server.url, _file(place, server)),
             )
         )
+    if "type" not in server.raw:
+        found.append(Found(Finding.TYPE_NOT_NAMED, name, where))
     if not view.servers[0].verifies_tls:
         found.append(Found(Finding.TLS_NOT_VERIFIED, name, where))
     return found + _found_in_headers(server, view, approval, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from ..reasons import NextStep, Reason, SubReason
@@ -25,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _word(text: str) -> str:
+    """Take a word, or a reason as a refusal names it: with its sub-reason in brackets."""
     words = [*(reason.value for reason in Reason), *(sub.value for sub in SubReason)]
-    if text in words:
-        return text
-    nearest = difflib.get_close_matches(text, words, n=1)
-    meant = f", but {nearest[0]}" if nearest else ""
+    asked = text.strip().removesuffix(")").rpartition("(")[2]
+    if asked in words:
+        return asked
+    nearest = difflib.get_close_matches(asked, words, n=1)
+    meant = f"; {nearest[0]} is the nearest" if nearest else ""
     raise argparse.ArgumentTypeError(f"there is no such reason{meant}; without one, all are listed")
 
 
@@ -42,23 +45,24 @@ def run(arguments: argparse.Namespace) -> Outcome:
     Returns:
         The outcome, always fine.
     """
-    reasons = [reason for reason in Reason if _is_asked(reason, arguments.word)]
+    word: str | None = arguments.word
+    asked = [sub for sub in SubReason if word in (None, sub.value, sub.reason.value)]
+    reasons = [
+        reason
+        for reason in Reason
+        if word in (None, reason.value) or any(sub.reason is reason for sub in asked)
+    ]
     lines: list[str] = []
     for reason in reasons:
         lines += [reason.value, f"  {reason.sentence}", f"  What to do: {reason.remedy}"]
         lines += [f"  Next step: {reason.next_step.value}. {reason.next_step.sentence}"]
-        lines += [f"    {sub.value}: {sub.sentence}" for sub in SubReason if sub.reason is reason]
+        lines += [f"    {sub.value}: {sub.sentence}" for sub in asked if sub.reason is reason]
         lines.append("")
-    return Outcome(Exit.FINE, lines[:-1], {"reasons": [_as_data(reason) for reason in reasons]})
+    data = {"reasons": [_as_data(reason, asked) for reason in reasons]}
+    return Outcome(Exit.FINE, lines[:-1], data)
 
 
-def _is_asked(reason: Reason, word: str | None) -> bool:
-    if word in (None, reason.value):
-        return True
-    return any(sub.reason is reason for sub in SubReason if sub.value == word)
-
-
-def _as_data(reason: Reason) -> dict[str, Any]:
+def _as_data(reason: Reason, asked: Sequence[SubReason]) -> dict[str, Any]:
     next_step: NextStep = reason.next_step
     return {
         "reason": reason.value,
@@ -68,7 +72,7 @@ def _as_data(reason: Reason) -> dict[str, Any]:
         "next_step": next_step.value,
         "sub_reasons": [
             {"sub_reason": sub.value, "sentence": sub.sentence}
-            for sub in SubReason
+            for sub in asked
             if sub.reason is reason
         ],
     }

@@ -19,7 +19,7 @@ import pytest
 from local_guild.answers import answer_body
 from local_guild.wire import Play, Script, Send, Stall, WireServer, answer
 from stage.boot import CHECKOUT
-from stage.folder import GLOBAL, AgentZero, Said
+from stage.folder import GLOBAL, HOOK, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation, guild_preflight
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 
@@ -192,9 +192,53 @@ def test_a_server_that_is_protected_by_its_url(zero: Folder, guild: WireServer) 
 
 
 def test_pins_are_left_aside(zero: Folder, guild: WireServer) -> None:
+    pins = {"echo": f"sha256:{'0' * 64}"}
+    zero.configure(
+        fixture_guild_origin=guild.origin,
+        protected_servers={"tools": {"url": PUBLIC, "tools": pins}},
+    )
+    assert zero.run("check", "tools").code == 0
+
+
+def test_an_empty_table_of_pins_refuses_every_tool(zero: Folder, guild: WireServer) -> None:
+    """That is known without any tool, and nobody is asked for it."""
     zero.configure(
         fixture_guild_origin=guild.origin, protected_servers={"tools": {"url": PUBLIC, "tools": {}}}
     )
+    said = zero.run("check", "tools")
+    assert (said.code, said.errors) == (10, [])
+    assert "decision    refused: tool_not_pinned" in said.lines
+    assert guild.requests == []
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence", "remedy"),
+    [
+        (
+            "usr/projects/shop/.a0proj/plugins/agent_guild_preflight/.toggle-0",
+            "This file switches the plugin off, so nothing is checked.",
+            "Remove the file, or switch the plugin on in Agent Zero.",
+        ),
+        (
+            f"usr/projects/shop/.a0proj/{HOOK}",
+            "This file takes the place of the plugin's hook, so nothing is checked.",
+            "Find out who wrote it; remove or rename it.",
+        ),
+    ],
+)
+def test_a_gate_that_does_not_run_decides_nothing(
+    zero: Folder, guild: WireServer, file: str, sentence: str, remedy: str
+) -> None:
+    """Whatever it would decide, every call goes on; "allowed" would say that it had looked."""
+    zero.configure(fixture_guild_origin=guild.origin)
+    zero.write(file, "")
+    assert zero.run("check", "tools", "--project", "shop") == (
+        12,
+        [f"{file}: {sentence}", f"What to do: {remedy}"],
+        [],
+    )
+    assert zero.data("check", "tools", "--project", "shop")["error"] == "nothing_is_checked"
+    assert guild.requests == []
     assert zero.run("check", "tools").code == 0
 
 
@@ -297,7 +341,7 @@ def test_a_refused_call_whole(zero: Folder) -> None:
         "verdict     delegate_with_caution",
         "decision    refused: caution_not_permitted",
         "why         The verdict asks for caution, and the policy does not permit that.",
-        "what to do  See with check what failed; set policy.on_caution to allow if you accept that.",
+        "what to do  The command check shows what failed; set policy.on_caution to allow if you accept that.",
         "took        <time> ms",
         "",
         "settings  decision                        file",
@@ -476,8 +520,8 @@ def test_what_the_screen_refuses_is_neither_shown_nor_sent(zero: Folder, guild: 
         f"decision    refused: {cause}",
         "why         The approved URL must not be disclosed or is not written in its one spelling. "
         "The URL holds a question mark.",
-        "what to do  Write the URL in its one spelling, here and in the MCP settings; see the "
-        "sub-reason.",
+        "what to do  Write the URL in its one spelling, here and in the MCP settings; for a "
+        "private host set allow_private_hosts and a local service. See the sub-reason.",
         "",
         "settings  decision                           file",
         f"selected  refused: {cause}  {GLOBAL}",

@@ -222,7 +222,7 @@ The latest decision
   tolerated    none
   id           00000000000000000000000000000002
 
-What to do: See with check which of the service's checks failed; repair the server.
+What to do: The command check shows which of the service's checks failed; repair the server.
 
 What it rested on
   guild_origin  https://guild.example

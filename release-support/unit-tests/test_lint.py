@@ -68,7 +68,12 @@ class Folder:
         file.write_bytes(text.encode("utf-8", "surrogatepass"))
 
     def serve(self, servers: object) -> None:
-        """Write the MCP settings, as Agent Zero keeps them: JSON within JSON."""
+        """Write the MCP settings, as Agent Zero keeps them: JSON within JSON, each URL with a type."""
+        if isinstance(servers, dict):
+            servers = {
+                name: {"type": "streamable-http", **server} if "url" in server else server
+                for name, server in servers.items()
+            }
         self.put(SETTINGS, {"mcp_servers": json.dumps({"mcpServers": servers})})
 
     def lint(self, *arguments: str) -> Output:
@@ -93,10 +98,13 @@ class Folder:
         assert output.count == f"{number} problem{'s' * (number != 1)}, no warnings"
         return output.findings
 
-    def warning(self, *arguments: str) -> list[str]:
-        """Give the only finding, a warning."""
+    def warning(self, *arguments: str, stops: bool = False) -> list[str]:
+        """Give the only finding, a warning; `stops`: the gate does not run with it."""
         output = self.lint(*arguments)
-        assert (output.code, output.count) == (0, "no problems, 1 warning")
+        expected = (0, "no problems, 1 warning")
+        if stops:
+            expected = (12, "no problems, 1 warning; nothing is checked here")
+        assert (output.code, output.count) == expected
         assert len(output.findings) == 1
         return output.findings[0]
 
@@ -744,8 +752,8 @@ class TestApprovals:
         assert output.findings[0] == [
             "warning url_refused: weather: The gate refuses the approved URL.",
             f"  {cause}",
-            "  What to do: Serve the endpoint under another URL, and write that here and in the "
-            "MCP settings.",
+            "  What to do: Write another URL, here and in the MCP settings: one that begins with "
+            "http:// or https://, then has a host, and no user part, ? or #.",
         ]
         assert output.code == 0 and "SECRET" not in str(output)
 
@@ -877,7 +885,7 @@ class TestMcpSettings:
         assert folder.warning() == [
             "warning server_not_configured: weather: No MCP server carries the protected name.",
             "  What to do: Add the server to the MCP settings, or mend or remove its name in "
-            "protected_servers.",
+            "protected_servers. Where only a project has it, run lint with that project.",
         ]
 
     def test_no_server_of_the_name_but_one_like_it(self, folder):
@@ -940,9 +948,20 @@ class TestMcpSettings:
             "byte for byte.",
         ]
 
+    def test_a_type_that_is_not_named(self, folder):
+        """Agent Zero takes it for SSE, which most servers do not speak any more."""
+        folder.put(SETTINGS, {"mcp_servers": json.dumps({"mcpServers": {"weather": {"url": URL}}})})
+        assert folder.warning() == [
+            "warning type_not_named: weather: The MCP settings name no type, so Agent Zero connects "
+            "by SSE.",
+            f"  In {SETTINGS}.",
+            '  What to do: Write "type": "streamable-http" if that is what the server speaks, or '
+            '"type": "sse".',
+        ]
+
     def test_a_project_s_other_url(self, folder):
         file = "usr/projects/shop/.a0proj/mcp_servers.json"
-        folder.put(file, {"mcpServers": {"WEATHER": {"url": f"{URL}2"}}})
+        folder.put(file, {"mcpServers": {"WEATHER": {"type": "sse", "url": f"{URL}2"}}})
         assert folder.lint().count == "no problems, no warnings"
         assert folder.warning(*SHOP)[1] == (
             f"  Different: path. {file} has {URL}2 instead of {URL}"
@@ -1081,7 +1100,7 @@ class TestShadows:
 
     def test_the_plugin_is_not_there(self, folder):
         (folder.root / PLUGIN / "plugin.yaml").unlink()
-        assert folder.warning() == [
+        assert folder.warning(stops=True) == [
             f"warning plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
             f"  What to do: Put it into the folder {PLUGIN}, with its plugin.yaml.",
         ]
@@ -1104,7 +1123,7 @@ class TestShadows:
 
     def test_the_hook_is_not_there(self, folder):
         (folder.root / PLUGIN / HOOK).unlink()
-        assert folder.warning() == [
+        assert folder.warning(stops=True) == [
             f"warning hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
             "checked.",
             "  What to do: Install the plugin anew.",
@@ -1123,7 +1142,7 @@ class TestShadows:
     )
     def test_the_plugin_is_switched_off(self, folder, place):
         folder.put(f"{place}/.toggle-0")
-        assert folder.warning(*SHOP) == [
+        assert folder.warning(*SHOP, stops=True) == [
             f"warning switched_off: {place}/.toggle-0: This file switches the plugin off, so "
             "nothing is checked.",
             "  What to do: Remove the file, or switch the plugin on in Agent Zero.",
@@ -1171,7 +1190,7 @@ class TestShadows:
             folder.put(f"{place}/plugin.yaml", "name: _first")
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")
         folder.put(f"{place}/{HOOK}")
-        assert folder.warning(*SHOP) == [
+        assert folder.warning(*SHOP, stops=True) == [
             f"warning hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
             "hook, so nothing is checked.",
             "  What to do: Find out who wrote it; remove or rename it.",
@@ -1188,7 +1207,7 @@ class TestShadows:
     def test_a_name_that_the_framework_takes_for_the_hook_s(self, folder, name):
         file = f"usr/{HOOK.rpartition('/')[0]}/{name}"
         folder.put(file)
-        assert folder.warning()[0].startswith(f"warning hook_replaced: {file}: ")
+        assert folder.warning(stops=True)[0].startswith(f"warning hook_replaced: {file}: ")
 
     def test_files_that_do_not_replace_it(self, folder):
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")  # by name after ours
@@ -1299,7 +1318,7 @@ class TestNothingIsSent:
             for name in names:
                 monkeypatch.setattr(module, name, refuse)
         output = busy.lint(*SHOP)
-        assert (output.code, output.count) == (12, "1 problem, 8 warnings")
+        assert (output.code, output.count) == (12, "1 problem, 8 warnings; nothing is checked here")
         assert "SECRET" not in str(output) + json.dumps(busy.as_json(*SHOP))
 
     def test_nothing_is_written(self, busy):
@@ -1325,7 +1344,10 @@ class TestNothingIsSent:
             check=True,
             env={**os.environ, "PYTHONPATH": ""},
         )
-        assert done.stdout.splitlines()[-2:] == ["1 problem, 8 warnings", "12 []"]
+        assert done.stdout.splitlines()[-2:] == [
+            "1 problem, 8 warnings; nothing is checked here",
+            "12 []",
+        ]
         assert done.stderr == ""
 
 

@@ -844,7 +844,7 @@ def test_a_server_that_cannot_be_asked(
     if is_protected:
         zero.protect(PUBLIC)
     code, lines, errors = zero.run("pin", "tools")
-    assert (code, len(lines), errors) == (12, 2, [])
+    assert (code, len(lines), errors) == (10, 2, [])
     assert lines[0] == f"tools: {reason}: {sentence}"
     assert lines[1].startswith("What to do: ")
     assert zero.data("pin", "tools") == {"reason": reason, "server": "tools"}
@@ -911,8 +911,8 @@ def test_a_server_that_the_screen_refuses(zero: Folder, is_protected: bool) -> N
             "tools: endpoint_refused: The approved URL must not be disclosed or is not written in "
             "its one spelling.",
             "userinfo: The URL holds a user part.",
-            "What to do: Write the URL in its one spelling, here and in the MCP settings; see the "
-            "sub-reason.",
+            "What to do: Write the URL in its one spelling, here and in the MCP settings; for a "
+            "private host set allow_private_hosts and a local service. See the sub-reason.",
         ],
         [],
     )

@@ -32,6 +32,13 @@ evidence_unavailable
     stale: A cache on the way answered instead of the service.
     protocol: The answer was not whole, correct HTTP.
 """
+TIMEOUT = """\
+evidence_unavailable
+  The preflight service gave no usable answer.
+  What to do: Try again later; see the sub-reason. on_unavailable says what a missing answer means.
+  Next step: retry_later. The same call may be tried again later.
+    timeout: The deadline passed before the answer was whole.
+"""
 
 AS_DATA = {
     "reasons": [
@@ -39,8 +46,8 @@ AS_DATA = {
             "reason": "caution_not_permitted",
             "stage": "policy",
             "sentence": "The verdict asks for caution, and the policy does not permit that.",
-            "remedy": "See with check what failed; set policy.on_caution to allow if you accept "
-            "that.",
+            "remedy": "The command check shows what failed; set policy.on_caution to allow if you "
+            "accept that.",
             "next_step": "operator",
             "sub_reasons": [],
         }
@@ -48,14 +55,15 @@ AS_DATA = {
 }
 
 
-def printed(reason: Reason) -> str:
-    """Say what must be printed of a reason."""
+def printed(reason: Reason, only: SubReason | None = None) -> str:
+    """Say what must be printed of a reason, with all its sub-reasons or only one."""
+    subs = [only] if only else [sub for sub in SubReason if sub.reason is reason]
     lines = [
         reason.value,
         f"  {reason.sentence}",
         f"  What to do: {reason.remedy}",
         f"  Next step: {reason.next_step.value}. {reason.next_step.sentence}",
-        *(f"    {sub.value}: {sub.sentence}" for sub in SubReason if sub.reason is reason),
+        *(f"    {sub.value}: {sub.sentence}" for sub in subs),
     ]
     return "".join(f"{line}\n" for line in lines)
 
@@ -73,7 +81,10 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("url_mismatch", URL_MISMATCH),
         ("evidence_unavailable", EVIDENCE_UNAVAILABLE),
-        ("timeout", EVIDENCE_UNAVAILABLE),
+        ("timeout", TIMEOUT),
+        # As a refusal names it.
+        ("evidence_unavailable (timeout)", TIMEOUT),
+        (" timeout ", TIMEOUT),
     ],
 )
 def test_one_word(capsys, word, output):
@@ -92,8 +103,11 @@ def test_each_reason(capsys, reason):
 @pytest.mark.parametrize("sub_reason", list(SubReason))
 def test_each_sub_reason_with_its_reason(capsys, sub_reason):
     output = told(capsys, sub_reason.value)
-    assert output == printed(sub_reason.reason)
-    assert f"    {sub_reason.value}: {sub_reason.sentence}\n" in output
+    assert output == printed(sub_reason.reason, sub_reason)
+    (found,) = json.loads(told(capsys, sub_reason.value, "--json"))["reasons"]
+    assert found["sub_reasons"] == [
+        {"sub_reason": sub_reason.value, "sentence": sub_reason.sentence}
+    ]
 
 
 def test_one_word_as_data(capsys):
@@ -124,8 +138,8 @@ def test_the_whole_vocabulary_as_data(capsys):
 @pytest.mark.parametrize(
     ("word", "meant"),
     [
-        ("url-mismatch", ", but url_mismatch"),
-        ("times_out", ", but timeout"),
+        ("url-mismatch", "; url_mismatch is the nearest"),
+        ("times_out", "; timeout is the nearest"),
         ("URL_MISMATCH", ""),
         ("\x1b[2J", ""),
         ("", ""),

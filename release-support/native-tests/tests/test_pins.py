@@ -11,6 +11,7 @@ import json
 import math
 
 import pytest
+from helpers import responses_tools
 from stage.boot import PLUGIN
 from stage.tool_server import HOSTILE_TOOLS
 
@@ -793,3 +794,21 @@ def test_each_chat_has_the_definitions_of_its_own_servers(scene, where):
     native(scene)
     scene.expect_allowed(statuses=HEALTHY)
     scene.expect_reached()
+
+
+def test_limit_what_native_calling_shows_in_a_project(scene):
+    """A model is told the definitions of the global connection; the pins are of the project's."""
+    scene.protect()
+    scene.open_project({"tools": {"type": "streamable-http", "url": scene.url, "init_timeout": 9}})
+    pins = scene.pins(next(each for each in scene.servers_of(scene.chat) if each.name == "tools"))
+    scene.operator.configure(
+        scene.settings(protected_servers={"tools": {"url": scene.url, "tools": pins}})
+    )
+    echo = next(tool for tool in scene.definitions(scene.live) if tool["name"] == "echo")
+    scene.patch.setitem(echo, "description", "Not what was pinned.")
+    scene.chat.use_aliases()
+    told, _ = responses_tools.build_responses_function_tools(scene.chat.agent)
+    assert "Not what was pinned." in [tool["description"] for tool in told]
+    scene.call()
+    scene.expect_allowed(statuses=HEALTHY)
+    scene.expect_reached(1)

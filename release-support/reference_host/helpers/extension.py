@@ -6,6 +6,7 @@ from __future__ import annotations
 import glob
 import inspect
 import os
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from helpers import modules, plugins, scopes
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
 _cache: dict[tuple[str, str, str], list[type[Extension]]] = {}
 
 
-class Extension:
+class Extension(ABC):
     """One step of an extension point."""
 
     def __init__(self, agent: Agent | None, **kwargs: Any):
         self.agent = agent
         self.kwargs = kwargs
 
+    @abstractmethod
     def execute(self, **kwargs: Any) -> Any:
         """Do the step; may be a coroutine function."""
-        raise NotImplementedError
 
 
 async def call_extensions_async(point: str, agent: Agent | None = None, **kwargs: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ class MCPTool(Tool):
         )
 
 
-class _MCPServer:
+class _MCPServer(ABC):
     """What servers of both kinds have in common."""
 
     def __init__(self, config: dict[str, Any]):
@@ -68,8 +69,9 @@ class _MCPServer:
         self.error = ""
         self._tools: list[dict[str, Any]] = []
 
+    @abstractmethod
     def _connect(self) -> Any:
-        raise NotImplementedError
+        """Give the streams of a new connection."""
 
     async def initialize(self) -> None:
         """List the server's tools; when that fails there are none, and `error` says why."""

@@ -21,10 +21,13 @@ def original_tool_name(native_name: str, name_map: dict[str, str] | None) -> str
 
 
 def build_responses_function_tools(agent: Agent) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The agent's MCP tools as function definitions, and the map from native to original names."""
+    """The MCP tools as function definitions, and the map from native to original names.
+
+    They are those of the global servers, whatever project the agent works in.
+    """
     tools: list[dict[str, Any]] = []
     name_map: dict[str, str] = {}
-    for server_tool in mcp_handler.MCPConfig.get_for_agent(agent).get_tools():
+    for server_tool in mcp_handler.MCPConfig.get_instance().get_tools():
         for name, tool in server_tool.items():
             native = _native_name(name)
             name_map[native] = name

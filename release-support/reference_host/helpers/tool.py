@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ class Response:
     additional: dict[str, Any] | None = None
 
 
-class Tool:
+class Tool(ABC):
     """One call of one tool."""
 
     def __init__(
@@ -44,9 +45,9 @@ class Tool:
         self.loop_data = loop_data
         self.log: LogItem | None = None
 
+    @abstractmethod
     async def execute(self, **kwargs: Any) -> Response:
         """Do the work."""
-        raise NotImplementedError
 
     async def before_execution(self, **kwargs: Any) -> None:
         """Tell the operator that the call begins."""
