@@ -14,11 +14,19 @@ from usr.plugins.agent_guild_preflight.helpers.claims import (
 )
 from usr.plugins.agent_guild_preflight.helpers.configuration import Approval, Configuration
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
-from usr.plugins.agent_guild_preflight.helpers.demands import Source
+from usr.plugins.agent_guild_preflight.helpers.demands import Demand, Source
 from usr.plugins.agent_guild_preflight.helpers.endpoint import Endpoint
-from usr.plugins.agent_guild_preflight.helpers.evaluation import Claim, Cleared, clear, weigh
+from usr.plugins.agent_guild_preflight.helpers.evaluation import (
+    Claim,
+    Cleared,
+    Unusable,
+    claims_on,
+    clear,
+    weigh,
+)
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.policy import OnCaution, OnUnavailable, Policy
+from usr.plugins.agent_guild_preflight.helpers.problems import InvalidConfiguration, Problem
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, Stage, SubReason
 from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
@@ -29,6 +37,7 @@ OTHER_ORIGIN = "http://[::1]:9000"
 URL = "https://mcp.example.com:8443/mcp"
 SHOWN = "https://mcp.example.com:8443"
 PRIVATE_URL = "http://10.0.0.1:8080/mcp"
+OTHER_URL = "https://maps.example.com/mcp"
 DIGEST = "sha256:" + "0" * 64
 OTHER_DIGEST = "sha256:" + "1" * 64
 
@@ -149,6 +158,77 @@ def asked(origin: str, timeout_seconds: float, max_age_seconds: float) -> tuple[
             "max_age_seconds": max_age_seconds,
         },
     )
+
+
+# Which demands protect a call
+
+
+VIEW = View("weather", "forecast", (SERVER,))
+VALID = Configuration(protected_servers={"weather": Approval("weather", URL)})
+OTHER = Configuration(protected_servers={"maps": Approval("maps", OTHER_URL)})
+NOTHING = Configuration()
+BROKEN = InvalidConfiguration((("polcy", Problem.UNKNOWN_KEY),), VALID.protected_servers)
+BLIND = InvalidConfiguration((("", Problem.UNREADABLE),), None)
+
+
+def claimed(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[str]]:
+    """Give what is found for these files, and the names that a match was asked about."""
+    asked: list[str] = []
+
+    def match(protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
+        asked.extend(protected)
+        approval = protected.get("weather")
+        return None if approval is None else (approval, VIEW)
+
+    demands = [Demand(source, one) for source, one in zip(Source, settings, strict=False)]
+    return claims_on(demands, match), asked
+
+
+def claims_of(*settings: tuple[Source, Configuration]) -> list[Claim]:
+    return [Claim(source, one, one.protected_servers["weather"], VIEW) for source, one in settings]
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ((NOTHING,), []),
+        ((OTHER, NOTHING), []),
+        ((VALID,), claims_of((Source.SELECTED, VALID))),
+        ((OTHER, VALID), claims_of((Source.FLOOR, VALID))),
+        ((VALID, VALID), claims_of((Source.SELECTED, VALID), (Source.FLOOR, VALID))),
+    ],
+)
+def test_every_valid_demand_that_protects_the_call(settings: Any, found: Any) -> None:
+    assert claimed(*settings)[0] == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "source", "approval"),
+    [
+        ((BROKEN,), Source.SELECTED, VALID.protected_servers["weather"]),
+        ((VALID, BROKEN), Source.FLOOR, VALID.protected_servers["weather"]),
+        ((NOTHING, BROKEN), Source.FLOOR, VALID.protected_servers["weather"]),
+        ((BLIND,), Source.SELECTED, None),
+        ((VALID, BLIND), Source.FLOOR, None),
+        ((BROKEN, BLIND), Source.FLOOR, None),
+    ],
+)
+def test_a_demand_that_is_not_valid_decides(settings: Any, source: Source, approval: Any) -> None:
+    """One of which nobody can tell what it protects comes before all others."""
+    found, _ = claimed(*settings)
+    assert isinstance(found, Unusable)
+    assert (found.demand.source, found.approval) == (source, approval)
+
+
+def test_an_invalid_demand_that_protects_something_else_decides_nothing() -> None:
+    elsewhere = InvalidConfiguration((("polcy", Problem.UNKNOWN_KEY),), OTHER.protected_servers)
+    assert claimed(VALID, elsewhere)[0] == claims_of((Source.SELECTED, VALID))
+
+
+def test_nobody_looks_where_nothing_is_protected() -> None:
+    """Looking may cost a reading of all settings, and connections."""
+    assert claimed(NOTHING, NOTHING)[1] == []
+    assert claimed(VALID, BLIND)[1] == []
 
 
 # Clear

@@ -359,6 +359,18 @@ class Scene:
         )
         return record
 
+    def expect_superseded(self, told: str | None = None) -> dict[str, Any]:
+        """Check that the latest call was allowed, and then refused as its tool began."""
+        return self.expect_refused(
+            "binding_changed",
+            None,
+            "retry_later",
+            preflights=1,
+            statuses={},
+            superseded=True,
+            told=told,
+        )
+
     def expect_allowed(
         self,
         *,

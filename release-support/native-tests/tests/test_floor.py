@@ -920,9 +920,6 @@ def test_look_ups_of_ours(scene, look_ups, clock, way, selected):
     assert executed == ["tools.echo"] * 2
 
 
-# Limits
-
-
 # Names that the framework takes for patterns
 
 
@@ -961,6 +958,9 @@ def test_a_pattern_without_any_settings(scene, name):
     native(scene)
     scene.expect_untouched()
     scene.expect_reached(1)
+
+
+# Limits
 
 
 def test_limit_a_project_that_switches_the_plugin_off(scene):
