@@ -59,7 +59,7 @@ class ServerView(NamedTuple):
 
 
 class View(NamedTuple):
-    """What there is under the name that a call goes to.
+    """What there is under the name that a call goes to: its binding, once it is approved.
 
     Attributes:
         server, tool: the two parts of the tool's qualified name.
@@ -69,13 +69,6 @@ class View(NamedTuple):
     server: str
     tool: str
     servers: tuple[ServerView, ...]
-
-
-class Binding(NamedTuple):
-    """The one server that a protected call goes to."""
-
-    tool: str
-    server: ServerView
 
 
 def classify(view: View, protected_servers: Mapping[str, Approval]) -> Approval | None:
@@ -97,15 +90,12 @@ def classify(view: View, protected_servers: Mapping[str, Approval]) -> Approval 
     return None
 
 
-def compare(view: View, approval: Approval) -> Binding:
+def require_approved(view: View, approval: Approval) -> None:
     """Hold what would be called against what was approved.
 
     Args:
         view: what there is under the name that the call goes to.
         approval: the approval that protects the call; its URL has passed the screen.
-
-    Returns:
-        The binding.
 
     Raises:
         BindingRefused: with the first reason that applies.
@@ -127,7 +117,6 @@ def compare(view: View, approval: Approval) -> Binding:
         raise BindingRefused(Reason.TOOL_NOT_EXPOSED)
     if approval.pins is not None:
         _require_pinned(approval.pins.get(view.tool), server.definitions)
-    return Binding(view.tool, server)
 
 
 def _require_pinned(pin: str | None, definitions: tuple[str, ...]) -> None:

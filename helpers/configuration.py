@@ -9,7 +9,7 @@ Rules of this module:
 4. All problems are reported together, each with the path of its key, never with a value.
 5. Two protected names that the framework would normalise alike are a problem.
 6. When `protected_servers` is absent or unreadable and anything else is wrong, nobody can
-   tell which servers are protected. `InvalidConfiguration.protected` is None then.
+   tell which servers are protected. `InvalidConfiguration.protected_servers` is None then.
 
 The module imports nothing of the framework; its `normalize_name` is handed in.
 """

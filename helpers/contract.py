@@ -93,17 +93,26 @@ class Observation:
         return tuple(check for check, found in self.statuses.items() if found is status)
 
     @cached_property
+    def failed(self) -> frozenset[Check]:
+        """The known checks that have failed."""
+        return frozenset(self.names(Status.FAILED))
+
+    @cached_property
+    def unknown(self) -> frozenset[Check]:
+        """The known checks that are unknown."""
+        return frozenset(self.names(Status.UNKNOWN))
+
+    @cached_property
     def plain(self) -> Mapping[str, Any]:
         """The observation, its age apart, as plain JSON values.
 
         Shared by all that keep it, since it is made for many calls: not to be changed.
         """
-        failed, unknowns = self.names(Status.FAILED), self.names(Status.UNKNOWN)
         return {
             "verdict": self.verdict.value,
-            "failed": [check.value for check in failed],
-            "unknowns": [check.value for check in unknowns],
-            "scored": [check.value for check in self.statuses if check not in unknowns],
+            "failed": [check.value for check in self.statuses if check in self.failed],
+            "unknowns": [check.value for check in self.statuses if check in self.unknown],
+            "scored": [check.value for check in self.statuses if check not in self.unknown],
             "checks": [
                 {"check": check.value, "status": status.value, "detail": self.details[check]}
                 for check, status in self.statuses.items()
@@ -121,8 +130,11 @@ class Observation:
 
         A call with kept evidence does this; a constructor or `replace` takes many times as long.
         """
+        attributes = {**self.__dict__, "plain": self.plain}
+        attributes["cached"] = True
+        attributes["age_seconds"] = seconds
         aged = object.__new__(Observation)
-        aged.__dict__.update(self.__dict__, plain=self.plain, cached=True, age_seconds=seconds)
+        object.__setattr__(aged, "__dict__", attributes)
         return aged
 
 

@@ -54,8 +54,6 @@ class Demand(NamedTuple):
     @property
     def protected(self) -> Mapping[str, Approval] | None:
         """What is approved, by normalised name; None when nobody can tell."""
-        if isinstance(self.settings, InvalidConfiguration):
-            return self.settings.protected
         return self.settings.protected_servers
 
 

@@ -19,13 +19,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from .binding import Binding, BindingRefused, View, compare
+from .binding import BindingRefused, View, require_approved
 from .claims import EvidenceUnavailable
 from .configuration import Approval, Configuration
 from .contract import ContractViolation, Observation
 from .demands import Demand, Source
 from .endpoint import Endpoint, EndpointRefused, require_disclosable, screen
-from .guild_preflight import PUBLIC_ORIGIN, observe
+from .guild_preflight import PUBLIC_ORIGIN, observe, recall
 from .judgement import Judgement
 from .policy import Evidence, decide
 from .problems import InvalidConfiguration
@@ -84,7 +84,8 @@ def claims_on(demands: Sequence[Demand], match: Match) -> list[Claim] | Unusable
             return Unusable(demand, None)
     claims = []
     for demand in demands:
-        matched = match(demand.protected) if demand.protected else None
+        protected = demand.protected
+        matched = match(protected) if protected else None
         if matched is None:
             continue
         if isinstance(demand.settings, InvalidConfiguration):
@@ -98,7 +99,6 @@ class Cleared(NamedTuple):
 
     claim: Claim
     endpoint: Endpoint
-    binding: Binding
 
 
 def clear(claim: Claim) -> Cleared | Judgement:
@@ -108,7 +108,7 @@ def clear(claim: Claim) -> Cleared | Judgement:
         claim: the demand, and what it would let pass.
 
     Returns:
-        The claim with endpoint and binding, or the refusing judgement.
+        The claim with its endpoint, or the refusing judgement.
     """
     settings, approval = claim.settings, claim.approval
     redacted = None
@@ -116,7 +116,7 @@ def clear(claim: Claim) -> Cleared | Judgement:
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
         require_disclosable(endpoint, service_is_local=settings.fixture_guild_origin is not None)
         redacted = endpoint.redacted
-        return Cleared(claim, endpoint, compare(claim.view, approval))
+        require_approved(claim.view, approval)
     except (EndpointRefused, BindingRefused) as refusal:
         return Judgement(
             reason=refusal.reason,
@@ -126,67 +126,62 @@ def clear(claim: Claim) -> Cleared | Judgement:
             tool=claim.view.tool,
             source=claim.source,
         )
+    return Cleared(claim, endpoint)
 
 
-class Weighed(NamedTuple):
-    """What the evidence comes to.
-
-    Attributes:
-        judgement: the first refusing one, or the last allowing one, with all that was tolerated.
-        waited: something was awaited on the way, so that anything else may have changed.
-    """
-
-    judgement: Judgement
-    waited: bool
-
-
-async def weigh(cleared: Sequence[Cleared]) -> Weighed:
+async def weigh(cleared: Sequence[Cleared]) -> tuple[Judgement, bool]:
     """Get the evidence for a call and decide by every demand.
 
     Args:
         cleared: the cleared demands of one call, at least one; all of one endpoint.
 
     Returns:
-        The judgement, and whether it had to be waited for.
+        The first refusing judgement, or the last allowing one with all that was tolerated; and
+        whether it had to be waited for, so that anything else may have changed.
 
     Raises:
         RuntimeError: something unforeseen; says no more than that.
     """
-    max_age_seconds = min([one.claim.settings.cache_ttl_seconds for one in cleared])
-    deadline = time.monotonic() + min([one.claim.settings.timeout_seconds for one in cleared])
+    max_age_seconds = min([each.claim.settings.cache_ttl_seconds for each in cleared])
+    deadline: float | None = None  # begins when the first service is asked
     found: dict[str, Evidence] = {}
-    tolerated: tuple[str, ...] = ()
-    waited = False
+    tolerated: list[str] = []
     for one in cleared:
         origin = one.claim.origin
-        if origin not in found:
-            seconds = max(0.0, deadline - time.monotonic())
-            found[origin] = await _observe(one.endpoint, origin, seconds, max_age_seconds)
-        judgement = _judge(one, found[origin], max_age_seconds)
-        waited = waited or judgement.observation is None or not judgement.observation.cached
+        evidence = found.get(origin) or recall(one.endpoint, origin, max_age_seconds)
+        if evidence is None:
+            now = time.monotonic()
+            if deadline is None:
+                deadline = now + min([each.claim.settings.timeout_seconds for each in cleared])
+            seconds = max(0.0, deadline - now)
+            evidence = await _observe(one.endpoint, origin, seconds, max_age_seconds)
+        found[origin] = evidence
+        judgement = _judge(one, evidence, origin, max_age_seconds)
         if judgement.reason is not None:
-            return Weighed(judgement, waited)
-        tolerated = tuple(dict.fromkeys((*tolerated, *judgement.tolerated)))
-    if tolerated != judgement.tolerated:
-        judgement = judgement._replace(tolerated=tolerated)
-    return Weighed(judgement, waited)
+            return judgement, deadline is not None
+        tolerated += judgement.tolerated
+    if len(tolerated) > len(judgement.tolerated):
+        judgement = judgement._replace(tolerated=tuple(dict.fromkeys(tolerated)))
+    return judgement, deadline is not None
 
 
-def _judge(cleared: Cleared, evidence: Evidence, cache_ttl_seconds: float) -> Judgement:
-    claim, decision = cleared.claim, decide(evidence, cleared.claim.settings.policy)
-    observation = evidence if isinstance(evidence, Observation) else None
-    return Judgement(
-        reason=decision.reason,
-        sub_reason=decision.sub_reason,
-        server=claim.approval.name,
-        endpoint=cleared.endpoint.redacted,
-        tool=claim.view.tool,
-        observation=observation,
-        error=None if isinstance(evidence, Observation) else evidence.sub_reason,
-        tolerated=decision.tolerated,
-        guild_origin=claim.origin,
-        cache_ttl_seconds=cache_ttl_seconds,
-        source=claim.source,
+def _judge(
+    cleared: Cleared, evidence: Evidence, guild_origin: str, cache_ttl_seconds: float
+) -> Judgement:
+    claim = cleared.claim
+    reason, sub_reason, tolerated = decide(evidence, claim.settings.policy)
+    return Judgement(  # by position, in half the time
+        reason,
+        sub_reason,
+        claim.approval.name,
+        cleared.endpoint.redacted,
+        claim.view.tool,
+        evidence if isinstance(evidence, Observation) else None,
+        None if isinstance(evidence, Observation) else evidence.sub_reason,
+        tolerated,
+        guild_origin,
+        cache_ttl_seconds,
+        claim.source,
     )
 
 

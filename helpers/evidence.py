@@ -14,9 +14,13 @@ Rules of this module:
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
+import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from .contract import Observation, written
@@ -31,44 +35,49 @@ LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
 MAX_RECORDS: Final = 20
 MAX_RECORD_BYTES: Final = 2048  # as JSON in UTF-8; follows from the bounds of its fields
 MAX_TOOL_CHARACTERS: Final = 200
-_OBSERVED: Final = (
-    "verdict",
-    "failed",
-    "unknowns",
-    "scored",
-    "checks",
-    "other_checks",
-    "other_failed",
-    "method",
-    "limits",
-    "requested_at",
-    "observed_at",
-    "cached",
-    "age_seconds",
+_NOTHING_OBSERVED: Final = dict.fromkeys(
+    (
+        "verdict",
+        "failed",
+        "unknowns",
+        "scored",
+        "checks",
+        "other_checks",
+        "other_failed",
+        "method",
+        "limits",
+        "requested_at",
+        "observed_at",
+    )
 )
+
+_PROCESS: Final = secrets.token_hex(8)
+_numbers = itertools.count()
 
 _lock = threading.Lock()
 
 
-def keep(agent: Any, judgement: Judgement, record_id: str) -> None:
+def keep(agent: Any, judgement: Judgement, record_id: str, *, replace: bool = False) -> None:
     """Keep a decision on the agent.
 
     Args:
         agent: the calling agent, or the main agent of the chat that it works for.
         judgement: what was decided.
-        record_id: the call's own; a record with this id is replaced.
+        record_id: the call's own.
+        replace: the call may have a record already; it is taken out.
     """
     with _lock:  # parallel children of one chat decide in threads of their own
         kept = agent.get_data(DECISIONS_KEY)
         # What a loaded chat holds under our key is not always ours.
-        others = [
-            item
-            for item in (kept if isinstance(kept, list) else ())
-            if isinstance(item, dict) and item.get("id") != record_id
-        ]
+        others = [item for item in kept if isinstance(item, dict)] if isinstance(kept, list) else []
+        if replace:
+            others = [item for item in others if item.get("id") != record_id]
+        found = _last_observation(judgement)
         # New lists each time: another thread may be writing the old one to disk.
-        agent.set_data(DECISIONS_KEY, [*others, _record(judgement, record_id)][-MAX_RECORDS:])
-        agent.set_data(LAST_OBSERVATION_KEY, _last_observation(judgement))
+        records = others[1 - MAX_RECORDS :]
+        records.append(_record(judgement, record_id, found))
+        agent.set_data(DECISIONS_KEY, records)
+        agent.set_data(LAST_OBSERVATION_KEY, found)
 
 
 def write_log(agent: Any, judgement: Judgement) -> None:
@@ -78,9 +87,9 @@ def write_log(agent: Any, judgement: Judgement) -> None:
         agent: the calling agent.
         judgement: what was decided.
     """
-    observation = judgement.observation
+    observation, decision = judgement.observation, judgement.decision
     fields = {
-        "decision": judgement.decision,
+        "decision": decision,
         "reason": cause(judgement) or "none",
         "server": judgement.server or "unknown",
         "endpoint": judgement.endpoint or "not shown",
@@ -89,13 +98,13 @@ def write_log(agent: Any, judgement: Judgement) -> None:
         "tolerated": ", ".join(judgement.tolerated) or "nothing",
         "next_step": judgement.next_step or "none",
     }
-    if judgement.source is Source.FLOOR and judgement.reason is not None:
+    if judgement.reason is not None and judgement.source is Source.FLOOR:
         fields["refused_by"] = judgement.source.value
     if judgement.unforeseen:
         fields["unforeseen"] = judgement.unforeseen
     agent.context.log.log(
         type="info" if judgement.reason is None else "warning",
-        heading=f"Agent Guild preflight: {judgement.decision}",
+        heading=f"Agent Guild preflight: {decision}",
         kvps=fields,
         update_progress="none",
     )
@@ -111,7 +120,7 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
     """
     where = "global config.json, " if source is Source.FLOOR else ""
     lines = [f"{where}{path or 'the file'}: {problem}" for path, problem in invalid.problems]
-    if invalid.protected is None:
+    if invalid.protected_servers is None:
         lines.append(
             f"{where}protected_servers: is missing or unreadable, so every MCP tool is refused; after "
             "removing the plugin, restart Agent Zero"
@@ -125,8 +134,8 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
 
 
 def new_id() -> str:
-    """Give the id of a call's record."""
-    return secrets.token_hex(16)
+    """Give the id of a call's record: no other call has it, in this process or another."""
+    return f"{_PROCESS}{next(_numbers):016x}"
 
 
 def _evidence_word(observation: Observation | None) -> str:
@@ -135,11 +144,17 @@ def _evidence_word(observation: Observation | None) -> str:
     return f"cached, age {int(observation.age_seconds)} s" if observation.cached else "fresh"
 
 
-def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
-    reason, observation = judgement.reason, judgement.observation
+@lru_cache(maxsize=1)
+def _written(seconds: int) -> str:
+    """Give a time since the epoch as the records show it; many decisions share a second."""
+    return written(datetime.fromtimestamp(seconds, UTC))
+
+
+def _record(judgement: Judgement, record_id: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    reason = judgement.reason
     return {
         "id": record_id,
-        "at": written(datetime.now(UTC)),
+        "at": _written(int(time.time())),
         "decision": judgement.decision,
         "reason": reason and reason.value,
         "sub_reason": judgement.sub_reason and judgement.sub_reason.value,
@@ -148,24 +163,20 @@ def _record(judgement: Judgement, record_id: str) -> dict[str, Any]:
         "server": judgement.server,
         "tool": untrusted(judgement.tool, MAX_TOOL_CHARACTERS),
         "endpoint": judgement.endpoint,
-        "verdict": observation.plain["verdict"] if observation else None,
-        "observed_at": observation.plain["observed_at"] if observation else None,
-        "cached": observation.cached if observation else False,
-        "age_seconds": round(observation.age_seconds, 3) if observation else None,
+        "verdict": found["verdict"],
+        "observed_at": found["observed_at"],
+        "cached": found["cached"] is True,
+        "age_seconds": found["age_seconds"],
         "tolerated": list(judgement.tolerated),
     }
 
 
 def _last_observation(judgement: Judgement) -> dict[str, Any]:
     observation = judgement.observation
-    if observation is None:
-        found = dict.fromkeys(_OBSERVED)
-    else:
-        found = {
-            **observation.plain,
-            "cached": observation.cached,
-            "age_seconds": round(observation.age_seconds, 3),
-        }
-    found["guild_origin"] = judgement.guild_origin
-    found["error"] = judgement.error and judgement.error.value
-    return found
+    return {
+        **(observation.plain if observation else _NOTHING_OBSERVED),
+        "cached": observation.cached if observation else None,
+        "age_seconds": round(observation.age_seconds, 3) if observation else None,
+        "guild_origin": judgement.guild_origin,
+        "error": judgement.error and judgement.error.value,
+    }

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import evidence, host
-from .binding import BindingRefused, View, classify, compare
+from .binding import BindingRefused, View, classify, require_approved
 from .configuration import Approval
 from .demands import Demand, Source
 from .denial import GuildPreflightError
@@ -48,7 +48,12 @@ async def guard(agent: Any, tool_name: object) -> None:
     call = host.bound_call(agent, tool_name)
     if call is None:
         return
-    judgement = await _judge_safely(call)
+    case = _Case(call, evidence.new_id())
+    try:
+        judgement = await _judge(case)
+    except Exception as error:
+        # Its text may hold anything and ends here; the name of its class is the library's.
+        judgement = _judge_unforeseen(case, type(error).__name__)
     if judgement is not None and judgement.reason is not None:
         raise GuildPreflightError(line(judgement))
 
@@ -59,12 +64,14 @@ class _Case:
 
     Attributes:
         is_protected: None while nobody can tell.
+        is_kept: it may have a record already, which a later one replaces.
         server, tool, endpoint: what a refusal at this point can say.
     """
 
     call: Call
     record_id: str
     is_protected: bool | None = None
+    is_kept: bool = False
     server: str | None = None
     tool: str = ""
     endpoint: str | None = None
@@ -74,14 +81,8 @@ class _Case:
         return Judgement(reason, None, self.server, self.endpoint, self.tool, **more)
 
 
-async def _judge_safely(call: Call) -> Judgement | None:
-    """Judge a call; give None when it is not protected."""
-    case = _Case(call, evidence.new_id())
-    try:
-        return await _judge(case)
-    except Exception as error:
-        # Its text may hold anything and ends here; the name of its class is the library's.
-        unforeseen = type(error).__name__
+def _judge_unforeseen(case: _Case, unforeseen: str) -> Judgement | None:
+    """Refuse a call on which the gate has failed, unless it is not protected."""
     if case.is_protected is False:
         return None
     judgement = case.refused(Reason.INTERNAL_ERROR, unforeseen=unforeseen)
@@ -91,6 +92,7 @@ async def _judge_safely(call: Call) -> Judgement | None:
 
 
 async def _judge(case: _Case) -> Judgement | None:
+    """Judge a call; give None when it is not protected."""
     demands = host.demands_for(case.call.agent)
     claims = claims_on(demands, _Sight(case.call).match)
     if isinstance(claims, Unusable):
@@ -190,10 +192,10 @@ class _Watch:
     def _compare(self) -> bool:
         name = str(self._case.call.tool.name)
         try:
-            for claim, _, binding in self._cleared:
-                pinned = claim.approval.pins is not None
-                view = host.look(self._servers, name, pinned=pinned)
-                if compare(view, claim.approval) != binding:
+            for claim, _ in self._cleared:
+                view = host.look(self._servers, name, pinned=claim.approval.pins is not None)
+                require_approved(view, claim.approval)
+                if view != claim.view:
                     return False
         except BindingRefused:
             return False
@@ -214,6 +216,7 @@ class _Watch:
 
 
 def _keep(case: _Case, judgement: Judgement) -> None:
+    again, case.is_kept = case.is_kept, True
     for agent in host.concerned_agents(case.call.agent):
-        evidence.keep(agent, judgement, case.record_id)
+        evidence.keep(agent, judgement, case.record_id, replace=again)
         evidence.write_log(agent, judgement)

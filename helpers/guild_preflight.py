@@ -103,6 +103,20 @@ _cache: Final = ObservationCache()
 _flights: Final = Flights()
 
 
+def recall(endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
+    """Give the kept observation of an endpoint, without waiting for anything.
+
+    Args:
+        endpoint: the screened endpoint.
+        origin: scheme, host and port of the preflight service.
+        max_age_seconds: how old it may be; 0 gives none.
+
+    Returns:
+        The observation with its age, or None where none is kept that is fresh enough.
+    """
+    return _cache.fresh((origin, endpoint.url), max_age_seconds)
+
+
 async def observe(
     endpoint: Endpoint, *, origin: str, timeout_seconds: float, max_age_seconds: float
 ) -> Observation:
@@ -124,9 +138,6 @@ async def observe(
     """
     key = (origin, endpoint.url)
     if max_age_seconds > 0:
-        kept = _cache.fresh(key, max_age_seconds)
-        if kept is not None:  # nobody need be asked about it
-            return kept
         outcome = await _flights.outcome(
             key,
             timeout_seconds,

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 from .claims import Claims, EvidenceUnavailable
 from .contract import ContractViolation, Observation
 from .reasons import Reason, SubReason
-from .verdicts import Check, Status, Verdict
+from .verdicts import Check, Verdict
 
 UNREACHABLE: Final = frozenset({SubReason.RESOLVE, SubReason.CONNECT, SubReason.TLS})
 
@@ -90,23 +90,20 @@ def decide(evidence: Evidence, policy: Policy) -> Decision:
 
 
 def _decide_observation(observation: Observation, policy: Policy) -> Decision:
-    verdict, statuses = observation.verdict, observation.statuses
-    required = [statuses[check] for check in policy.required_proven]
+    verdict, required = observation.verdict, policy.required_proven
     if verdict is Verdict.DO_NOT_DELEGATE:
         return Decision(Reason.DO_NOT_DELEGATE)
-    if Status.FAILED in required:
+    if not observation.failed.isdisjoint(required):
         return Decision(Reason.REQUIRED_CHECK_FAILED)
-    tolerated: list[str] = []
-    if Status.UNKNOWN in required:
-        if not policy.tolerate_unknown_required:
-            return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
-        unknown = observation.names(Status.UNKNOWN)
-        tolerated = [check.value for check in policy.required_proven if check in unknown]
+    unknown = observation.unknown
+    tolerated = [check.value for check in required if check in unknown]
+    if tolerated and not policy.tolerate_unknown_required:
+        return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
     if verdict is Verdict.DELEGATE_WITH_CAUTION:
         if policy.on_caution is OnCaution.DENY:
             return Decision(Reason.CAUTION_NOT_PERMITTED)
         tolerated.append(verdict.value)
-    return Decision(tolerated=tuple(tolerated))
+    return Decision(None, None, tuple(tolerated))
 
 
 def _tolerates(evidence: EvidenceUnavailable | ContractViolation, policy: Policy) -> bool:

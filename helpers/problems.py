@@ -98,18 +98,18 @@ class InvalidConfiguration(Refusal):
 
     Attributes:
         problems: every problem as (key path, problem).
-        protected: the protected names with what is approved for them, as far as these can be
+        protected_servers: the protected names with what is approved for them, as far as these can be
             read; None when it cannot be told which servers are protected.
     """
 
     def __init__(
         self,
         problems: tuple[tuple[str, Problem], ...],
-        protected: Mapping[str, Approval] | None,
+        protected_servers: Mapping[str, Approval] | None,
     ) -> None:
         super().__init__(Reason.INVALID_CONFIGURATION)
         self.problems = problems
-        self.protected = protected
+        self.protected_servers = protected_servers
 
 
 def shown_path(path: str) -> str:

@@ -39,7 +39,9 @@ def untrusted(text: str, characters: int = MAX_CHARACTERS) -> str:
     Returns:
         The text to keep.
     """
-    escaped = text[:characters].encode("unicode_escape").decode("ascii")
+    escaped = text[:characters]
+    if not (escaped.isascii() and escaped.isprintable() and "\\" not in escaped):
+        escaped = escaped.encode("unicode_escape").decode("ascii")
     return MARK + escaped.replace('"', "\\x22")[:characters]
 
 

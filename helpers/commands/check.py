@@ -163,7 +163,7 @@ def _weigh(cleared: Sequence[Cleared]) -> Judgement:
     from ..evaluation import weigh
 
     try:
-        return network.run(weigh(cleared)).judgement
+        judgement, _ = network.run(weigh(cleared))
     except Exception as error:  # as the gate does; its text may hold anything
         return Judgement(
             reason=Reason.INTERNAL_ERROR,
@@ -171,3 +171,4 @@ def _weigh(cleared: Sequence[Cleared]) -> Judgement:
             endpoint=cleared[0].endpoint.redacted,
             unforeseen=type(error).__name__,
         )
+    return judgement

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..binding import BindingRefused, View, classify, compare
+from ..binding import BindingRefused, View, classify, require_approved
 from ..configuration import Approval, Configuration
 from ..demands import Demand
 from ..endpoint import DEFAULT_PORTS, EndpointRefused, require_disclosable, screen
@@ -181,7 +181,7 @@ def _names_another_host(view: View, approval: Approval, key: object, value: Any)
         url=approval.url, verifies_tls=True, named_hosts=named_hosts([(key, value)])
     )
     try:
-        compare(view._replace(servers=(server,)), approval._replace(pins=None))
+        require_approved(view._replace(servers=(server,)), approval._replace(pins=None))
     except BindingRefused:
         return True
     return False

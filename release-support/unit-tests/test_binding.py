@@ -2,12 +2,11 @@
 
 import pytest
 from usr.plugins.agent_guild_preflight.helpers.binding import (
-    Binding,
     BindingRefused,
     ServerView,
     View,
     classify,
-    compare,
+    require_approved,
 )
 from usr.plugins.agent_guild_preflight.helpers.configuration import Approval
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
@@ -44,7 +43,7 @@ def view(*servers: ServerView, name: str = "weather") -> View:
 
 def reason(seen: View, approval: Approval = APPROVAL) -> Reason | None:
     try:
-        compare(seen, approval)
+        require_approved(seen, approval)
     except BindingRefused as refused:
         return refused.reason
     return None
@@ -94,17 +93,15 @@ def test_nothing_is_protected_without_protected_servers() -> None:
     assert classify(view(GOOD), {}) is None
 
 
-# Compare
+# Hold against the approval
 
 
-def test_the_approved_server_is_bound() -> None:
-    assert compare(view(GOOD), APPROVAL) == Binding("forecast.today", GOOD)
+def test_the_approved_server_passes() -> None:
+    assert reason(view(GOOD)) is None
 
 
-def test_the_approved_url_under_another_name_is_bound_to_that_server() -> None:
-    other = GOOD._replace(name="other")
-
-    assert compare(view(other, name="other"), APPROVAL).server is other
+def test_the_approved_url_passes_under_another_name() -> None:
+    assert reason(view(GOOD._replace(name="other"), name="other")) is None
 
 
 @pytest.mark.parametrize(
@@ -228,13 +225,6 @@ def test_a_pinned_tool_is_there_once_and_as_it_was_pinned(
     assert reason(seen, APPROVAL._replace(pins=pins)) is expected
 
 
-def test_a_pinned_tool_is_bound_with_its_definition() -> None:
-    server = GOOD._replace(definitions=(DIGEST,))
-    pinned = APPROVAL._replace(pins={"forecast.today": DIGEST})
-
-    assert compare(view(server), pinned) == Binding("forecast.today", server)
-
-
 @pytest.mark.parametrize(("expected", "flaw"), FLAWS)
 @pytest.mark.parametrize("pins", [{}, {"forecast.today": DIGEST}])
 @pytest.mark.parametrize("definitions", [(OTHER_DIGEST,), (DIGEST, DIGEST)])
@@ -264,19 +254,19 @@ CHANGES = {
 
 @pytest.mark.parametrize("field", ServerView._fields)
 def test_a_binding_with_any_change_is_another_binding(field: str) -> None:
-    before = Binding("forecast", GOOD)
+    before = view(GOOD)
 
-    assert before == Binding("forecast", GOOD._replace())
-    assert before != Binding("forecast", GOOD._replace(**{field: CHANGES[field]}))
+    assert before == view(GOOD._replace())
+    assert before != view(GOOD._replace(**{field: CHANGES[field]}))
 
 
 def test_another_tool_is_another_binding() -> None:
-    assert Binding("forecast", GOOD) != Binding("history", GOOD)
+    assert view(GOOD) != view(GOOD)._replace(tool="history")
 
 
 def test_a_refusal_says_its_reason_and_nothing_else() -> None:
     with pytest.raises(BindingRefused) as refused:
-        compare(view(GOOD._replace(url="https://secret.example/")), APPROVAL)
+        require_approved(view(GOOD._replace(url="https://secret.example/")), APPROVAL)
 
     assert str(refused.value) == "url_mismatch"
     assert refused.value.args == ("url_mismatch",)

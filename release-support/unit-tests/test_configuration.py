@@ -263,7 +263,7 @@ def test_a_file_that_is_no_object_is_no_configuration(raw: object) -> None:
     error = refused(raw)
 
     assert error.problems == (("", Problem.NOT_AN_OBJECT),)
-    assert error.protected is None
+    assert error.protected_servers is None
 
 
 @pytest.mark.parametrize("is_global", [True, False])
@@ -271,7 +271,7 @@ def test_a_file_that_its_loader_cannot_read_is_no_configuration(is_global: bool)
     error = refused(configuration.UNREADABLE, is_global=is_global)
 
     assert error.problems == (("", Problem.UNREADABLE),)
-    assert error.protected is None
+    assert error.protected_servers is None
 
 
 @pytest.mark.parametrize("value", [True, False, "x", "", 0, 1, 0.5, [], {}])
@@ -281,7 +281,7 @@ def test_a_floor_counts_in_the_global_file_only(value: object) -> None:
     error = refused(raw, is_global=False)
 
     assert error.problems == (("floor", Problem.FLOOR_ELSEWHERE),)
-    assert error.protected == {"a": Approval("a", URL)}
+    assert error.protected_servers == {"a": Approval("a", URL)}
     assert problems({"floor": value, "typo": 1}, is_global=False) == [
         ("typo", Problem.UNKNOWN_KEY),
         ("floor", Problem.FLOOR_ELSEWHERE),
@@ -442,7 +442,7 @@ def test_the_longest_name_is_usable() -> None:
 def test_what_is_protected_while_the_settings_are_invalid(
     raw: object, protected: set[str] | None
 ) -> None:
-    found = refused(raw).protected
+    found = refused(raw).protected_servers
 
     assert (None if found is None else set(found)) == protected
 
@@ -450,14 +450,14 @@ def test_what_is_protected_while_the_settings_are_invalid(
 def test_readable_urls_stay_approved_while_the_settings_are_invalid() -> None:
     error = refused({"protected_servers": {"a": URL, "b": 7}, "typo": 1})
 
-    assert error.protected == {"a": Approval("a", URL), "b": Approval("b", "")}
+    assert error.protected_servers == {"a": Approval("a", URL), "b": Approval("b", "")}
 
 
 def test_both_urls_of_a_name_stay_approved() -> None:
     other = {"url": "https://other.example/", "tools": {}}
     error = refused({"protected_servers": {"A": URL, "a": other, " a ": 7}})
 
-    assert error.protected == {
+    assert error.protected_servers == {
         "a": Approval("a", URL),
         "a (1)": Approval("a (1)", "https://other.example/", {}),
         "a (2)": Approval("a (2)", ""),
@@ -606,7 +606,7 @@ def test_a_readable_url_stays_approved_and_broken_pins_never_become_none(
     server: dict[str, object], url: str, pins: object
 ) -> None:
     """What is no digest equals none; a table that is none pins every tool to nothing."""
-    protected = refused({"protected_servers": {"weather": server}}).protected
+    protected = refused({"protected_servers": {"weather": server}}).protected_servers
 
     assert protected == {"weather": Approval("weather", url, pins)}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from usr.plugins.agent_guild_preflight.helpers import evaluation
-from usr.plugins.agent_guild_preflight.helpers.binding import Binding, ServerView, View
+from usr.plugins.agent_guild_preflight.helpers.binding import ServerView, View
 from usr.plugins.agent_guild_preflight.helpers.claims import (
     NO_CLAIMS,
     Claims,
@@ -124,6 +124,12 @@ class Service:
     def monotonic(self) -> float:
         return self.now
 
+    def recall(self, _: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
+        """Remember an answer that says it was kept, if it is fresh enough."""
+        answer = self.answers[origin]
+        kept = isinstance(answer, Observation) and answer.cached
+        return answer if kept and answer.age_seconds < max_age_seconds else None
+
     async def observe(self, endpoint: Endpoint, **how: Any) -> Observation:
         self.asked.append((endpoint, how))
         self.now += self.takes_seconds
@@ -140,13 +146,14 @@ class Service:
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     service = Service()
     monkeypatch.setattr(evaluation, "observe", service.observe)
+    monkeypatch.setattr(evaluation, "recall", service.recall)
     monkeypatch.setattr(evaluation, "time", service)
     service.answer_all(GOOD)
     return service
 
 
 def weighed(*demands: Cleared) -> Judgement:
-    return asyncio.run(weigh(demands)).judgement
+    return asyncio.run(weigh(demands))[0]
 
 
 def asked(origin: str, timeout_seconds: float, max_age_seconds: float) -> tuple[Endpoint, Any]:
@@ -244,7 +251,6 @@ def test_what_nothing_speaks_against_is_cleared(
     assert clear(made) == Cleared(
         claim=made,
         endpoint=Endpoint(URL, SHOWN, is_private=False),
-        binding=Binding("forecast", SERVER),
     )
     assert service.asked == []
 
@@ -623,7 +629,7 @@ def test_only_kept_evidence_is_had_without_waiting(
     service.answers = {PUBLIC_ORIGIN: first, LOCAL_ORIGIN: second}
     demands = [cleared(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
 
-    assert asyncio.run(weigh(demands)).waited is waited
+    assert asyncio.run(weigh(demands))[1] is waited
 
 
 @pytest.mark.parametrize("evidence", [evidence for evidence, _, _ in EVIDENCE])

@@ -51,7 +51,7 @@ class Agent:
     def keep(self, minute: int, reason=None, sub_reason=None, **fields: object) -> None:
         """Keep a decision that is made some minutes after noon."""
         now = NOON.replace(minute=minute)
-        self.monkeypatch.setattr(evidence, "datetime", SimpleNamespace(now=lambda _: now))
+        self.monkeypatch.setattr(evidence, "time", SimpleNamespace(time=now.timestamp))
         agent = SimpleNamespace(get_data=self.data.get, set_data=self.data.__setitem__)
         fields = {
             "server": "weather",

@@ -11,6 +11,7 @@ import itertools
 import json
 import queue
 import threading
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
@@ -74,8 +75,8 @@ def test_decisions_stay_with_the_parent(scene, children, count, statuses):
     made = queue.Queue()
     keep = evidence.keep
 
-    def noted(agent, judgement, record_id):
-        keep(agent, judgement, record_id)
+    def noted(agent, judgement, record_id, **how):
+        keep(agent, judgement, record_id, **how)
         if agent is scene.chat.agent:
             made.put((judgement.observation.method, record_id))
 
@@ -258,7 +259,7 @@ def longest(reason, sub_reason, server):
     label = "a" * 63
     host = ".".join([label, label, label, "a" * 61])
     statuses = dict.fromkeys(contract.Check, contract.Status.UNKNOWN)
-    now = evidence.datetime.now(evidence.UTC)
+    now = datetime.now(UTC)
     observation = contract.Observation(
         verdict=contract.Verdict.DELEGATE_WITH_CAUTION,
         statuses=statuses,

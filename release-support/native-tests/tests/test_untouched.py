@@ -225,7 +225,7 @@ def fail(*_, **__):
     raise LookupError(MARKER)
 
 
-@pytest.mark.parametrize("seam", ["screen", "observe", "decide", "compare"])
+@pytest.mark.parametrize("seam", ["screen", "recall", "observe", "decide", "require_approved"])
 def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     """The protected call is refused; the failure says nothing but its class, to the operator."""
     everything.operator.configure(everything.settings())
@@ -236,7 +236,7 @@ def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     everything.call("tools.echo")
     record = everything.expect_refused(
         INTERNAL,
-        endpoint=None if seam in ("screen", "compare") else "",
+        endpoint=None if seam in ("screen", "require_approved") else "",
         unforeseen="LookupError",
         preflights=1 if seam == "decide" else 0,
     )
