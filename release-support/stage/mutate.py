@@ -75,9 +75,11 @@ def results(work: Path) -> dict[str, str]:
 
 
 def judge(work: Path, name: str) -> str:
-    """Run the tests that go through a host on one mutant."""
+    """Run the tests that go through a host on one mutant, those that should notice first."""
     tests = f"{PLUGIN}/release-support/native-tests/tests"
-    for group in (GATE_TESTS, GATE_TESTS_LATE):
+    is_late = "_Watch" in name or "_keep" in name
+    groups = (GATE_TESTS_LATE, GATE_TESTS) if is_late else (GATE_TESTS, GATE_TESTS_LATE)
+    for group in groups:
         command = [sys.executable, "-m", "pytest", "-x", *(f"{tests}/{test}.py" for test in group)]
         try:
             run = subprocess.run(
