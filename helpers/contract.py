@@ -93,14 +93,14 @@ class Observation:
         return tuple(check for check, found in self.statuses.items() if found is status)
 
     @cached_property
+    def proven(self) -> frozenset[Check]:
+        """The known checks that are proven."""
+        return frozenset(self.names(Status.PROVEN))
+
+    @cached_property
     def failed(self) -> frozenset[Check]:
         """The known checks that have failed."""
         return frozenset(self.names(Status.FAILED))
-
-    @cached_property
-    def unknown(self) -> frozenset[Check]:
-        """The known checks that are unknown."""
-        return frozenset(self.names(Status.UNKNOWN))
 
     @cached_property
     def plain(self) -> Mapping[str, Any]:
@@ -108,11 +108,12 @@ class Observation:
 
         Shared by all that keep it, since it is made for many calls: not to be changed.
         """
+        failed, unknowns = self.names(Status.FAILED), self.names(Status.UNKNOWN)
         return {
             "verdict": self.verdict.value,
-            "failed": [check.value for check in self.statuses if check in self.failed],
-            "unknowns": [check.value for check in self.statuses if check in self.unknown],
-            "scored": [check.value for check in self.statuses if check not in self.unknown],
+            "failed": [check.value for check in failed],
+            "unknowns": [check.value for check in unknowns],
+            "scored": [check.value for check in self.statuses if check not in unknowns],
             "checks": [
                 {"check": check.value, "status": status.value, "detail": self.details[check]}
                 for check, status in self.statuses.items()

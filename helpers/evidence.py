@@ -134,7 +134,7 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
 
 
 def new_id() -> str:
-    """Give the id of a call's record: no other call has it, in this process or another."""
+    """Give the id of a call's record: a number, after what no other process has."""
     return f"{_PROCESS}{next(_numbers):016x}"
 
 

@@ -49,11 +49,14 @@ async def guard(agent: Any, tool_name: object) -> None:
     if call is None:
         return
     case = _Case(call, evidence.new_id())
+    unforeseen = None
     try:
         judgement = await _judge(case)
     except Exception as error:
         # Its text may hold anything and ends here; the name of its class is the library's.
-        judgement = _judge_unforeseen(case, type(error).__name__)
+        unforeseen = type(error).__name__
+    if unforeseen is not None:
+        judgement = _judge_unforeseen(case, unforeseen)
     if judgement is not None and judgement.reason is not None:
         raise GuildPreflightError(line(judgement))
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
@@ -34,6 +35,9 @@ PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
 # What the framework makes of "server.tool" where a model's provider allows no dot.
 _ALIAS = re.compile(r"[^.]*_[0-9a-f]{8}")
 _NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+
+# The same few names again and again, and each call needs one.
+_normalized = lru_cache(maxsize=64)(normalize_name)
 
 _ROOT: Final = files.get_abs_path("")  # the framework's folder, the same for a whole process
 
@@ -166,8 +170,7 @@ def look(servers: Any, qualified_name: str, *, pinned: bool = False) -> View:
     seen = [
         _view(server, tool_name, pinned) for server in servers.servers if server.name == server_name
     ]
-    # A live server's name is a normalised one.
-    return View(server_name if seen else normalize_name(server_name), tool_name, tuple(seen))
+    return View(_normalized(server_name), tool_name, tuple(seen))
 
 
 def concerned_agents(agent: Any) -> tuple[Any, ...]:

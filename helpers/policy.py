@@ -95,8 +95,8 @@ def _decide_observation(observation: Observation, policy: Policy) -> Decision:
         return Decision(Reason.DO_NOT_DELEGATE)
     if not observation.failed.isdisjoint(required):
         return Decision(Reason.REQUIRED_CHECK_FAILED)
-    unknown = observation.unknown
-    tolerated = [check.value for check in required if check in unknown]
+    proven = observation.proven
+    tolerated = [check.value for check in required if check not in proven]
     if tolerated and not policy.tolerate_unknown_required:
         return Decision(Reason.REQUIRED_CHECK_UNKNOWN)
     if verdict is Verdict.DELEGATE_WITH_CAUTION:

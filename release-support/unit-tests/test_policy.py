@@ -98,6 +98,13 @@ def test_failed_check_of_no_list_asks_for_caution(unknown: bool, on_caution: OnC
     assert decide(seen, policy).reason is refused
 
 
+def test_a_required_check_without_a_status_is_unknown() -> None:
+    """The contract lets no such observation pass; the policy does not rest on it."""
+    seen = observation({Check.ENDPOINT_REACHABLE: Status.PROVEN})
+
+    assert decide(seen, Policy()).reason is Reason.REQUIRED_CHECK_UNKNOWN
+
+
 def test_what_is_tolerated_is_named() -> None:
     statuses = dict.fromkeys(Check, Status.PROVEN)
     statuses[Check.PROTOCOL_HANDSHAKE] = Status.UNKNOWN

@@ -7,6 +7,7 @@ service would be seen too.
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -255,6 +256,16 @@ def test_a_gate_that_fails_before_it_knows_the_server(everything, seam):
     (record,) = everything.chat.records
     assert (record["reason"], record["server"]) == (INTERNAL, None)
     assert MARKER not in json.dumps([record, *everything.chat.shown, *everything.chat.log_lines])
+
+
+def test_a_failure_has_ended_before_anything_is_kept(everything):
+    """Whoever logs what is being handled, with the record, must find nothing of it."""
+    handled = []
+    everything.operator.configure(everything.settings())
+    everything.patch.setattr(host, "demands_for", fail)
+    everything.patch.setattr(evidence, "write_log", lambda *_: handled.append(sys.exception()))
+    everything.call("tools.echo")
+    assert handled == [None]
 
 
 @pytest.mark.parametrize("seam", ["keep", "write_log"])
