@@ -31,7 +31,11 @@ from usr.plugins.agent_guild_preflight.helpers import exchange, flights, guild_p
 from usr.plugins.agent_guild_preflight.helpers.claims import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation, parse
 from usr.plugins.agent_guild_preflight.helpers.endpoint import Endpoint
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight import ObservationCache, observe
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import (
+    ObservationCache,
+    observe,
+    recall,
+)
 from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -330,6 +334,22 @@ def test_a_kept_observation_says_so_with_its_time_and_its_age(clock: list[float]
     assert (kept.requested_at, kept.observed_at) == (made.requested_at, made.observed_at)
     assert kept.statuses == made.statuses
     assert not made.cached
+
+
+def test_what_is_kept_is_recalled_without_waiting(clock: list[float]) -> None:
+    """By the same origin, URL and age as for one who waits; nobody is asked."""
+    with WireServer(healthy) as server:
+        assert recall(at(URL), server.origin, TTL_SECONDS) is None
+        made = outcome(ask(server))
+        clock[0] += 12.5
+        kept = recall(at(URL), server.origin, 13.0)
+        assert kept is not None
+        assert (kept.cached, kept.age_seconds, kept.plain) == (True, 12.5, made.plain)
+        assert recall(at(URL), server.origin, 12.5) is None
+        assert recall(at(URL), server.origin, 0.0) is None
+        assert recall(at(f"{URL}/other"), server.origin, TTL_SECONDS) is None
+        assert recall(at(URL), "http://127.0.0.1:1", TTL_SECONDS) is None
+        assert len(server.requests) == 1
 
 
 def test_the_reader_decides_how_old_is_fresh_enough(clock: list[float]) -> None:
