@@ -25,7 +25,7 @@ from typing import Any
 from . import evidence, host
 from .binding import BindingRefused, View, classify, require_approved
 from .configuration import Approval
-from .demands import Demand, Source
+from .demands import Demand
 from .denial import GuildPreflightError
 from .evaluation import Claim, Cleared, Unusable, claims_on, clear, weigh
 from .host import Call
@@ -101,7 +101,7 @@ async def _judge(case: _Case) -> Judgement | None:
     if isinstance(claims, Unusable):
         case.is_protected = True
         case.server = claims.approval.name if claims.approval else None
-        return _refuse_unconfigured(case, demands, claims.demand.source)
+        return _refuse_unconfigured(case, demands)
     case.is_protected = bool(claims)
     if not claims:
         return None
@@ -132,13 +132,13 @@ class _Sight:
         return None
 
 
-def _refuse_unconfigured(case: _Case, demands: Sequence[Demand], source: Source) -> Judgement:
+def _refuse_unconfigured(case: _Case, demands: Sequence[Demand]) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
     for agent in host.concerned_agents(case.call.agent):
         for demand in demands:
             if isinstance(demand.settings, InvalidConfiguration):
                 evidence.write_configuration_log(agent, demand.settings, demand.source)
-    return case.refused(Reason.INVALID_CONFIGURATION, source=source)
+    return case.refused(Reason.INVALID_CONFIGURATION)
 
 
 async def _judge_protected(case: _Case, claims: Sequence[Claim]) -> Judgement:

@@ -1,9 +1,9 @@
 """Measures what the gate costs; a benchmark, not a test.
 
 All figures of one run come from one process and one machine; what counts are the ratios
-beside them. Each is the median of many rounds; where two are given, the first is the quietest tenth: what
-the work takes while nobody else has the machine. Parts of the same round that are compared
-follow each other closely, so that noise falls on both.
+beside them. Each is the median of many rounds; where two are given, the first is the quietest
+tenth, which nobody else on the machine has slowed down. Parts of the same round that are
+compared follow each other closely, so that noise falls on both.
 """
 
 from __future__ import annotations
@@ -38,8 +38,21 @@ def show(what: str, value: str, target: str = "") -> None:
     print(f"  {what:<58}{value:>14}   {target}".rstrip(), flush=True)
 
 
+def show_range(what: str, times: list[float], target: str) -> None:
+    """Show the quietest tenth and the median of sorted times."""
+    show(what, f"{micro(quietest(times))} - {micro(middle(times))}", target)
+
+
 def micro(seconds: float) -> str:
     return f"{seconds * MICRO:,.1f} us"
+
+
+def quietest(times: list[float]) -> float:
+    return times[len(times) // 10]
+
+
+def middle(times: list[float]) -> float:
+    return times[len(times) // 2]
 
 
 async def median(work: Callable[[], Awaitable[Any]], rounds: int = ROUNDS) -> float:
@@ -53,26 +66,11 @@ async def median(work: Callable[[], Awaitable[Any]], rounds: int = ROUNDS) -> fl
 
 
 class Clock:
-    """Adds up the time spent in the framework's own calls, those within each other once.
-
-    What taking the time takes itself is measured first, and counts as theirs.
-    """
+    """Adds up the time spent in the framework's own calls, those within each other once."""
 
     def __init__(self) -> None:
-        self._depth = 0
-        self._own_seconds = 0.0
         self.seconds = 0.0
-        self._own_seconds = self._measure()
-
-    def _measure(self) -> float:
-        nothing = self.timed(lambda *_, **__: None)
-        times = []
-        for _ in range(ROUNDS):
-            self.seconds = 0.0
-            began = time.perf_counter()
-            nothing("name", agent=None)
-            times.append(time.perf_counter() - began - self.seconds)
-        return statistics.median(times)
+        self._depth = 0
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
@@ -83,7 +81,7 @@ class Clock:
             finally:
                 self._depth -= 1
                 if not self._depth:
-                    self.seconds += time.perf_counter() - began + self._own_seconds
+                    self.seconds += time.perf_counter() - began
 
         return call
 
@@ -206,41 +204,69 @@ class Bench:
     # (b)
     def cached(self) -> None:
         print("(b) a protected call with cached evidence")
-        self._cached("without a project", None)
+        chat = self.chat()
+        clocks = self._cost_of_clocks(chat)
+        show("what the clocks below cost, taken off there", micro(clocks))
+        self._cached("without a project", chat, clocks)
         with quiet():
             self.operator.set_project_mcp("bench", {})
-        self._cached("in a project", "bench")
+        self._cached("in a project", self.chat("bench"), clocks)
         self._alone()
 
-    def _cached(self, where: str, project: str | None) -> None:
-        from usr.plugins.agent_guild_preflight.helpers import host
+    def _cached(self, where: str, chat: Any, clocks: float) -> None:
+        whole = sorted(spent for spent, _ in self._calls(chat, ROUNDS))
+        show_range(
+            f"{where}: the whole gate", whole, f"{middle(whole) / self.dispatch:.2%} of a dispatch"
+        )
+        with self._clocks(chat) as clock:
+            own = sorted(
+                spent - theirs - clocks for spent, theirs in self._calls(chat, ROUNDS, clock)
+            )
+        show_range(f"{where}: all but the framework's own calls", own, "target: 60 us")
+
+    def _calls(
+        self, chat: Any, rounds: int, clock: Clock | None = None
+    ) -> list[tuple[float, float]]:
+        """Give the seconds that each of many calls took, and those that the clock counted."""
         from usr.plugins.agent_guild_preflight.helpers.gate import guard
 
-        chat, clock = self.chat(project), Clock()
-        agent, log = chat.agent, chat.context.log
-        whole, own = [], []
+        agent, clock = chat.agent, clock or Clock()
+        times = []
 
-        async def calls(rounds: int) -> None:
+        async def calls() -> None:
             for _ in range(rounds):
                 # A new tool each time, as a dispatcher makes one.
                 agent.loop_data.current_tool = mcp_tool(agent, "tools.echo")
                 clock.seconds = 0.0
                 began = time.perf_counter()
                 await guard(agent, "tools.echo")
-                spent = time.perf_counter() - began
-                whole.append(spent)
-                own.append(spent - clock.seconds)
+                times.append((time.perf_counter() - began, clock.seconds))
 
+        with quiet():
+            asyncio.run(calls())
+        return times
+
+    @contextlib.contextmanager
+    def _clocks(self, chat: Any) -> Iterator[Clock]:
+        """Time the framework's own calls within the gate."""
+        from usr.plugins.agent_guild_preflight.helpers import host
+
+        clock = Clock()
         with (
-            quiet(),
             timed(clock, host.plugins, "get_plugin_config"),
             timed(clock, host.MCPConfig, "get_for_agent"),
-            timed(clock, log, "log"),
+            timed(clock, chat.context.log, "log"),
         ):
-            asyncio.run(calls(ROUNDS))
-        spent = statistics.median(whole)
-        show(f"{where}: the whole gate", micro(spent), f"{spent / self.dispatch:.2%} of a dispatch")
-        self._show_own(f"{where}: all but the framework's own calls", own)
+            yield clock
+
+    def _cost_of_clocks(self, chat: Any) -> float:
+        """Give the seconds that clocks add to a call beside what they count."""
+        with_them, without = [], []
+        for _ in range(20):
+            without += [spent for spent, _ in self._calls(chat, 30)[5:]]
+            with self._clocks(chat) as clock:
+                with_them += [spent for spent, _ in self._calls(chat, 30, clock)[5:]]
+        return quietest(sorted(with_them)) - quietest(sorted(without))
 
     def _alone(self) -> None:
         """Measure the gate while the framework's own calls are answered from memory.
@@ -249,33 +275,17 @@ class Bench:
         instructions take.
         """
         from usr.plugins.agent_guild_preflight.helpers import host
-        from usr.plugins.agent_guild_preflight.helpers.gate import guard
 
         chat = self.chat()
-        agent, times = chat.agent, []
-        settings = host.plugins.get_plugin_config("agent_guild_preflight", agent=agent)
-        servers = host.MCPConfig.get_for_agent(agent)
-
-        async def calls(rounds: int) -> None:
-            for _ in range(rounds):
-                agent.loop_data.current_tool = mcp_tool(agent, "tools.echo")
-                began = time.perf_counter()
-                await guard(agent, "tools.echo")
-                times.append(time.perf_counter() - began)
-
+        settings = host.plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
+        servers = host.MCPConfig.get_for_agent(chat.agent)
         with (
-            quiet(),
             answered(host.plugins, "get_plugin_config", settings),
             answered(host.MCPConfig, "get_for_agent", servers),
             answered(chat.context.log, "log", None),
         ):
-            asyncio.run(calls(ROUNDS * 10))
-        self._show_own("the same, these calls answered from memory", times)
-
-    def _show_own(self, what: str, times: list[float]) -> None:
-        times.sort()
-        quietest, middle = times[len(times) // 10], times[len(times) // 2]
-        show(what, f"{micro(quietest)} - {micro(middle)}", "target: 60 us")
+            times = sorted(spent for spent, _ in self._calls(chat, ROUNDS * 10))
+        show_range("the same, these calls answered from memory", times, "target: 60 us")
 
     def pinned(self) -> None:
         from usr.plugins.agent_guild_preflight.helpers import pins

@@ -258,6 +258,17 @@ def test_a_gate_that_fails_before_it_knows_the_server(everything, seam):
     assert MARKER not in json.dumps([record, *everything.chat.shown, *everything.chat.log_lines])
 
 
+@pytest.mark.parametrize("raw", [MALFORMED, {"protected_servers": {"tools": 7}}])
+def test_a_gate_that_cannot_say_what_is_wrong_with_the_settings(everything, raw):
+    """They refuse the call all the same."""
+    everything.operator.configure(raw)
+    everything.patch.setattr(evidence, "write_configuration_log", fail)
+    everything.call("tools.echo")
+    server = None if raw == MALFORMED else "tools"
+    assert everything.told() == everything.line(INTERNAL, "operator", server=server, endpoint=None)
+    assert everything.tap.connections == 0
+
+
 def test_a_failure_has_ended_before_anything_is_kept(everything):
     """Whoever logs what is being handled, with the record, must find nothing of it."""
     handled = []
