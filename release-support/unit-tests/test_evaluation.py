@@ -124,8 +124,9 @@ class Service:
     def monotonic(self) -> float:
         return self.now
 
-    def recall(self, _: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
+    def recall(self, endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
         """Remember an answer that says it was kept, if it is fresh enough."""
+        assert endpoint.url == URL
         answer = self.answers[origin]
         kept = isinstance(answer, Observation) and answer.cached
         return answer if kept and answer.age_seconds < max_age_seconds else None
@@ -183,6 +184,7 @@ def claimed(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[
     asked: list[str] = []
 
     def match(protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
+        assert protected
         asked.extend(protected)
         approval = protected.get("weather")
         return None if approval is None else (approval, VIEW)
@@ -630,6 +632,17 @@ def test_only_kept_evidence_is_had_without_waiting(
     demands = [cleared(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
 
     assert asyncio.run(weigh(demands))[1] is waited
+
+
+@pytest.mark.parametrize(("answer", "waited"), [(CAUTION, True), (CAUTION.aged(5.0), False)])
+def test_a_refusal_says_as_well_whether_it_was_waited_for(
+    answer: Observation, waited: bool, service: Service
+) -> None:
+    service.answer_all(answer)
+
+    judgement, had_to_wait = asyncio.run(weigh([cleared()]))
+
+    assert (judgement.reason, had_to_wait) == (Reason.CAUTION_NOT_PERMITTED, waited)
 
 
 @pytest.mark.parametrize("evidence", [evidence for evidence, _, _ in EVIDENCE])
