@@ -51,12 +51,13 @@ async def guard(agent: Any, tool_name: object) -> None:
     case = _Case(call, evidence.new_id())
     unforeseen = None
     try:
+        # Nothing is left that could fail once a call is known not to be protected.
         judgement = await _judge(case)
     except Exception as error:
         # Its text may hold anything and ends here; the name of its class is the library's.
         unforeseen = type(error).__name__
     if unforeseen is not None:
-        judgement = _judge_unforeseen(case, unforeseen)
+        judgement = _refuse_unforeseen(case, unforeseen)
     if judgement is not None and judgement.reason is not None:
         raise GuildPreflightError(line(judgement))
 
@@ -66,14 +67,12 @@ class _Case:
     """What is known so far of a call.
 
     Attributes:
-        is_protected: None while nobody can tell.
         is_kept: it may have a record already, which a later one replaces.
         server, tool, endpoint: what a refusal at this point can say.
     """
 
     call: Call
     record_id: str
-    is_protected: bool | None = None
     is_kept: bool = False
     server: str | None = None
     tool: str = ""
@@ -84,10 +83,8 @@ class _Case:
         return Judgement(reason, None, self.server, self.endpoint, self.tool, **more)
 
 
-def _judge_unforeseen(case: _Case, unforeseen: str) -> Judgement | None:
-    """Refuse a call on which the gate has failed, unless it is not protected."""
-    if case.is_protected is False:
-        return None
+def _refuse_unforeseen(case: _Case, unforeseen: str) -> Judgement:
+    """Refuse a call on which the gate has failed."""
     judgement = case.refused(Reason.INTERNAL_ERROR, unforeseen=unforeseen)
     with contextlib.suppress(Exception):  # the refusal stands, with or without its record
         _keep(case, judgement)
@@ -99,10 +96,8 @@ async def _judge(case: _Case) -> Judgement | None:
     demands = host.demands_for(case.call.agent)
     claims = claims_on(demands, _Sight(case.call).match)
     if isinstance(claims, Unusable):
-        case.is_protected = True
         case.server = claims.approval.name if claims.approval else None
         return _refuse_unconfigured(case, demands)
-    case.is_protected = bool(claims)
     if not claims:
         return None
     case.server, case.tool = claims[0].approval.name, claims[0].view.tool

@@ -98,8 +98,8 @@ class InvalidConfiguration(Refusal):
 
     Attributes:
         problems: every problem as (key path, problem).
-        protected_servers: the protected names with what is approved for them, as far as these can be
-            read; None when it cannot be told which servers are protected.
+        protected_servers: the protected names with what is approved for them, as far as these
+            can be read; None when it cannot be told which servers are protected.
     """
 
     def __init__(
