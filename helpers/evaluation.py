@@ -4,11 +4,12 @@ The gate and the operator's commands both judge with this room and nothing besid
 
 Rules of this module:
 
-1. `claims_on` finds what protects a call. `clear` comes next and sends nothing: the screen,
-   then the binding. Only a call that every demand has cleared is asked about, see `weigh`.
-2. One call asks each service once, however many demands it must satisfy: within the shortest
-   of their deadlines over all, for evidence that is fresh enough for each.
-3. Each demand decides by its own policy. The first that refuses is the judgement.
+1. `protections_of` finds what protects a call. `precheck` comes next and sends nothing: the
+   screen, then the binding. A service is asked only about a call that every layer lets pass so
+   far, see `evaluate`.
+2. One call asks each service once, however many layers it must satisfy: within the shortest of
+   their deadlines over all, for evidence that is fresh enough for each.
+3. Each layer decides by its own policy. The first that refuses is the judgement.
 
 The module imports nothing of the framework.
 """
@@ -19,23 +20,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from .binding import BindingRefused, View, require_approved
-from .claims import EvidenceUnavailable
-from .configuration import Approval, Configuration
-from .contract import ContractViolation, Observation
-from .demands import Demand, Source
-from .endpoint import Endpoint, EndpointRefused, require_disclosable, screen
-from .guild_preflight import PUBLIC_ORIGIN, observe, recall
+from .binding.approval import Approval
+from .binding.comparison import BindingRefused, require_approved
+from .binding.view import View
+from .guild_preflight.contract import ContractViolation
+from .guild_preflight.endpoint import Endpoint, EndpointRefused, require_disclosable, screen
+from .guild_preflight.observation import Observation
+from .guild_preflight.observe import PUBLIC_ORIGIN, observe, recall
+from .guild_preflight.salvage import EvidenceUnavailable
 from .judgement import Judgement
 from .policy import Evidence, decide
-from .problems import InvalidConfiguration
+from .settings.configuration import Configuration
+from .settings.in_force import Layer, Source
+from .settings.problems import InvalidConfiguration
 
 
-class Claim(NamedTuple):
-    """A demand that protects a call.
+class Protection(NamedTuple):
+    """A layer that protects a call.
 
     Attributes:
-        source: whose demand it is.
+        source: which layer.
         settings: the whole of it.
         approval: the approval by which it protects the call.
         view: what there is under the name that the call goes to.
@@ -53,110 +57,126 @@ class Claim(NamedTuple):
 
 
 class Unusable(NamedTuple):
-    """A demand whose settings are not valid, where that decides.
+    """A layer whose settings are not valid, where that decides.
 
     Attributes:
-        demand: the demand.
+        layer: the layer.
         approval: by which it protects the call; None while nobody can tell what it protects.
     """
 
-    demand: Demand
+    layer: Layer
     approval: Approval | None
 
 
+# Returns the matching approval and the view, or None. Only called with a non-empty mapping.
 Match = Callable[[Mapping[str, Approval]], tuple[Approval, View] | None]
 
 
-def claims_on(demands: Sequence[Demand], match: Match) -> list[Claim] | Unusable:
-    """Find the demands that protect a call.
+def protections_of(layers: Sequence[Layer], match: Match) -> list[Protection] | Unusable:
+    """Return the layers that protect a call.
 
     Args:
-        demands: the settings in force.
-        match: gives the approval that protects the call, out of those by normalised name, with
-            what there is under its name; None where none does. Never asked about none.
+        layers: the settings in force.
+        match: finds the approval that protects the call among those by normalised name.
 
     Returns:
-        The claims, none where nothing protects the call; or the first demand that is not valid
-        and protects it, one of which nobody can tell what it protects before all others.
+        The protections, none where nothing protects the call; or the first layer that applies
+        and is not valid. A layer whose protected servers cannot be determined takes precedence.
     """
-    for demand in demands:
-        if demand.protected is None:
-            return Unusable(demand, None)
-    claims = []
-    for demand in demands:
-        protected = demand.protected
-        matched = match(protected) if protected else None
+    for layer in layers:
+        if layer.protected is None:
+            return Unusable(layer, None)
+    protections = []
+    for layer in layers:
+        matched = match(layer.protected) if layer.protected else None
         if matched is None:
             continue
-        if isinstance(demand.settings, InvalidConfiguration):
-            return Unusable(demand, matched[0])
-        claims.append(Claim(demand.source, demand.settings, *matched))
-    return claims
+        if isinstance(layer.settings, InvalidConfiguration):
+            return Unusable(layer, matched[0])
+        protections.append(Protection(layer.source, layer.settings, *matched))
+    return protections
 
 
-class Cleared(NamedTuple):
-    """A claim that nothing speaks against before any evidence."""
+class Prechecked(NamedTuple):
+    """A protection that nothing speaks against before any evidence."""
 
-    claim: Claim
+    protection: Protection
     endpoint: Endpoint
 
 
-def clear(claim: Claim) -> Cleared | Judgement:
-    """Screen the approved URL and hold the binding against the approval; send nothing.
+def precheck_all(protections: Sequence[Protection]) -> list[Prechecked] | Judgement:
+    """Return every protection with its endpoint, or the first refusing judgement; send nothing.
 
     Args:
-        claim: the demand, and what it would let pass.
+        protections: those of one call.
+    """
+    prechecked = []
+    for protection in protections:
+        found = precheck(protection)
+        if isinstance(found, Judgement):
+            return found
+        prechecked.append(found)
+    return prechecked
+
+
+def precheck(protection: Protection) -> Prechecked | Judgement:
+    """Screen the approved URL and compare the binding with the approval; send nothing.
+
+    Args:
+        protection: the layer, and what it would let pass.
 
     Returns:
-        The claim with its endpoint, or the refusing judgement.
+        The protection with its endpoint, or the refusing judgement.
     """
-    settings, approval = claim.settings, claim.approval
+    settings, approval = protection.settings, protection.approval
     redacted = None
     try:
         endpoint = screen(approval.url, allow_private_hosts=settings.allow_private_hosts)
         require_disclosable(endpoint, service_is_local=settings.fixture_guild_origin is not None)
         redacted = endpoint.redacted
-        require_approved(claim.view, approval)
+        require_approved(protection.view, approval)
     except (EndpointRefused, BindingRefused) as refusal:
         return Judgement(
             reason=refusal.reason,
             sub_reason=refusal.sub_reason,
             server=approval.name,
             endpoint=redacted,
-            tool=claim.view.tool,
-            source=claim.source,
+            tool=protection.view.tool,
+            source=protection.source,
         )
-    return Cleared(claim, endpoint)
+    return Prechecked(protection, endpoint)
 
 
-async def weigh(cleared: Sequence[Cleared]) -> tuple[Judgement, bool]:
-    """Get the evidence for a call and decide by every demand.
+async def evaluate(prechecked: Sequence[Prechecked]) -> tuple[Judgement, bool]:
+    """Get the evidence for a call and decide by every layer.
 
     Args:
-        cleared: the cleared demands of one call, at least one; all of one endpoint.
+        prechecked: the protections of one call, at least one; all of one endpoint.
 
     Returns:
         The first refusing judgement, or the last allowing one with all that was tolerated; and
         whether it had to be waited for, so that anything else may have changed.
 
     Raises:
-        RuntimeError: something unforeseen; says no more than that.
+        UnforeseenError: something that nobody foresaw, with where it was raised.
     """
-    max_age_seconds = min([each.claim.settings.cache_ttl_seconds for each in cleared])
+    max_age_seconds = min([each.protection.settings.cache_ttl_seconds for each in prechecked])
     deadline: float | None = None  # begins when the first service is asked
     found: dict[str, Evidence] = {}
     tolerated: list[str] = []
-    for one in cleared:
-        origin = one.claim.origin
+    for one in prechecked:
+        origin = one.protection.origin
         evidence = found.get(origin) or recall(one.endpoint, origin, max_age_seconds)
         if evidence is None:
             now = time.monotonic()
             if deadline is None:
-                deadline = now + min([each.claim.settings.timeout_seconds for each in cleared])
+                deadline = now + min(
+                    [each.protection.settings.timeout_seconds for each in prechecked]
+                )
             seconds = max(0.0, deadline - now)
             evidence = await _observe(one.endpoint, origin, seconds, max_age_seconds)
         found[origin] = evidence
-        judgement = _judge(one, evidence, origin, max_age_seconds)
+        judgement = _judge(one, evidence, max_age_seconds)
         if judgement.reason is not None:
             return judgement, deadline is not None
         tolerated += judgement.tolerated
@@ -165,23 +185,22 @@ async def weigh(cleared: Sequence[Cleared]) -> tuple[Judgement, bool]:
     return judgement, deadline is not None
 
 
-def _judge(
-    cleared: Cleared, evidence: Evidence, guild_origin: str, cache_ttl_seconds: float
-) -> Judgement:
-    claim = cleared.claim
-    reason, sub_reason, tolerated = decide(evidence, claim.settings.policy)
-    return Judgement(  # by position, in half the time
-        reason,
-        sub_reason,
-        claim.approval.name,
-        cleared.endpoint.redacted,
-        claim.view.tool,
-        evidence if isinstance(evidence, Observation) else None,
-        None if isinstance(evidence, Observation) else evidence.sub_reason,
-        tolerated,
-        guild_origin,
-        cache_ttl_seconds,
-        claim.source,
+def _judge(prechecked: Prechecked, evidence: Evidence, cache_ttl_seconds: float) -> Judgement:
+    protection, endpoint = prechecked
+    reason, sub_reason, tolerated = decide(evidence, protection.settings.policy)
+    observation = evidence if isinstance(evidence, Observation) else None
+    return Judgement(
+        reason=reason,
+        sub_reason=sub_reason,
+        server=protection.approval.name,
+        endpoint=endpoint.redacted,
+        tool=protection.view.tool,
+        observation=observation,
+        error=None if isinstance(evidence, Observation) else evidence.sub_reason,
+        tolerated=tolerated,
+        guild_origin=protection.origin,
+        cache_ttl_seconds=cache_ttl_seconds,
+        source=protection.source,
     )
 
 

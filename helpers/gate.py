@@ -3,11 +3,11 @@
 Rules of this module:
 
 1. Deny-only: a call goes on as it would without the gate, or it is refused.
-2. A plain local tool costs two attribute reads. Without a protected server nothing is
-   sent, logged or kept.
-3. The first stage that refuses wins: configuration, dispatch, endpoint, binding,
-   evidence, policy, re-check, execution. Where a call must satisfy two files, it is
-   cleared by both before anything is sent.
+2. Without a protected server nothing is sent, logged or kept. A plain local tool costs a few
+   attribute reads and one or two patterns.
+3. The first stage that refuses wins: configuration, dispatch, endpoint, binding, evidence,
+   policy, re-check, execution. Where a call must satisfy two layers of settings, both precheck
+   it before anything is sent.
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
@@ -22,21 +22,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import evidence, host
-from .binding import BindingRefused, View, classify, require_approved
-from .configuration import Approval
-from .demands import Demand
+from . import host, records
+from .binding.approval import Approval
+from .binding.comparison import BindingRefused, classify, require_approved
+from .binding.view import View
 from .denial import GuildPreflightError
-from .evaluation import Claim, Cleared, Unusable, claims_on, clear, weigh
+from .evaluation import (
+    Prechecked,
+    Protection,
+    Unusable,
+    evaluate,
+    precheck_all,
+    protections_of,
+)
+from .exceptions import Unforeseen, unforeseen
 from .host import Call
 from .judgement import Judgement
-from .problems import InvalidConfiguration
+from .message import line
 from .reasons import Reason
-from .wording import line
+from .settings.in_force import Layer
+from .settings.problems import InvalidConfiguration
 
 
 async def guard(agent: Any, tool_name: object) -> None:
-    """Refuse a protected call that has not earned to go on.
+    """Refuse a protected call that does not satisfy the settings.
 
     Args:
         agent: the calling agent.
@@ -48,16 +57,16 @@ async def guard(agent: Any, tool_name: object) -> None:
     call = host.bound_call(agent, tool_name)
     if call is None:
         return
-    case = _Case(call, evidence.new_id())
-    unforeseen = None
+    case = _Case(call, records.new_id())
+    origin = None
     try:
         # Nothing is left that could fail once a call is known not to be protected.
         judgement = await _judge(case)
     except Exception as error:
-        # Its text may hold anything and ends here; the name of its class is the library's.
-        unforeseen = type(error).__name__
-    if unforeseen is not None:
-        judgement = _refuse_unforeseen(case, unforeseen)
+        # Its text may hold anything and ends here.
+        origin = unforeseen(error)
+    if origin is not None:
+        judgement = _refuse_unforeseen(case, origin)
     if judgement is not None and judgement.reason is not None:
         raise GuildPreflightError(line(judgement))
 
@@ -78,35 +87,33 @@ class _Case:
     tool: str = ""
     endpoint: str | None = None
 
-    def refused(self, reason: Reason, **more: Any) -> Judgement:
-        """Refuse with what is known so far."""
-        return Judgement(reason, None, self.server, self.endpoint, self.tool, **more)
-
-
-def _refuse_unforeseen(case: _Case, unforeseen: str) -> Judgement:
-    """Refuse a call on which the gate has failed."""
-    judgement = case.refused(Reason.INTERNAL_ERROR, unforeseen=unforeseen)
-    with contextlib.suppress(Exception):  # the refusal stands, with or without its record
-        _keep(case, judgement)
-    return judgement
+    def refused(self, reason: Reason, origin: Unforeseen | None = None) -> Judgement:
+        """Return a refusal with what is known so far."""
+        return Judgement(
+            reason=reason,
+            server=self.server,
+            endpoint=self.endpoint,
+            tool=self.tool,
+            unforeseen=origin,
+        )
 
 
 async def _judge(case: _Case) -> Judgement | None:
-    """Judge a call; give None when it is not protected."""
-    demands = host.demands_for(case.call.agent)
-    claims = claims_on(demands, _Sight(case.call).match)
-    if isinstance(claims, Unusable):
-        case.server = claims.approval.name if claims.approval else None
-        return _refuse_unconfigured(case, demands)
-    if not claims:
+    """Return the judgement on a call; None when it is not protected."""
+    layers = host.layers_for(case.call.agent)
+    protections = protections_of(layers, _Lookup(case.call).match)
+    if isinstance(protections, Unusable):
+        case.server = protections.approval.name if protections.approval else None
+        return _refuse_unconfigured(case, layers)
+    if not protections:
         return None
-    case.server, case.tool = claims[0].approval.name, claims[0].view.tool
-    judgement = await _judge_protected(case, claims)
+    case.server, case.tool = protections[0].approval.name, protections[0].view.tool
+    judgement = await _judge_protected(case, protections)
     _keep(case, judgement)
     return judgement
 
 
-class _Sight:
+class _Lookup:
     """What there is under the names that a call may go by, looked up when it is first needed."""
 
     def __init__(self, call: Call) -> None:
@@ -115,7 +122,7 @@ class _Sight:
         self._seen: list[tuple[str, View]] = []
 
     def match(self, protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
-        """Give the approval that protects the call, and what is under its name."""
+        """Return the approval that protects the call and what is under its name, or None."""
         if not self._seen:
             self._servers = host.servers_for(self._call.agent)
             self._seen = [(name, host.look(self._servers, name)) for name in self._call.names]
@@ -127,33 +134,30 @@ class _Sight:
         return None
 
 
-def _refuse_unconfigured(case: _Case, demands: Sequence[Demand]) -> Judgement:
+def _refuse_unconfigured(case: _Case, layers: Sequence[Layer]) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
     for agent in host.concerned_agents(case.call.agent):
-        for demand in demands:
-            if isinstance(demand.settings, InvalidConfiguration):
-                evidence.write_configuration_log(agent, demand.settings, demand.source)
+        for layer in layers:
+            if isinstance(layer.settings, InvalidConfiguration):
+                records.write_configuration_log(agent, layer.settings, layer.source)
     return case.refused(Reason.INVALID_CONFIGURATION)
 
 
-async def _judge_protected(case: _Case, claims: Sequence[Claim]) -> Judgement:
+async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Judgement:
     """Take a protected call through the stages."""
     call = case.call
-    if call.announced != call.bound or not host.claim(call.tool):
+    if call.announced != call.bound or not host.take(call.tool):
         return case.refused(Reason.DISPATCH_MISMATCH)
-    cleared: list[Cleared] = []
-    for claim in claims:
-        found = clear(claim)
-        if isinstance(found, Judgement):
-            return found
-        cleared.append(found)
-        case.endpoint = found.endpoint.redacted
+    prechecked = precheck_all(protections)
+    if isinstance(prechecked, Judgement):
+        return prechecked
+    case.endpoint = prechecked[-1].endpoint.redacted
     if not call.is_mcp:  # a local tool, or none, where the server has one
         return case.refused(Reason.DISPATCH_MISMATCH)
-    judgement, waited = await weigh(cleared)
+    judgement, waited = await evaluate(prechecked)
     if judgement.reason is not None:
         return judgement
-    watch = _Watch(case, cleared, judgement)
+    watch = _Watch(case, prechecked, judgement)
     # Where nothing was awaited, nobody could change anything.
     if waited and not watch.holds():
         return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
@@ -164,14 +168,14 @@ async def _judge_protected(case: _Case, claims: Sequence[Claim]) -> Judgement:
 class _Watch:
     """Watches the binding of an allowed call until its tool has answered."""
 
-    def __init__(self, case: _Case, cleared: Sequence[Cleared], allowed: Judgement) -> None:
+    def __init__(self, case: _Case, prechecked: Sequence[Prechecked], allowed: Judgement) -> None:
         self._case = case
-        self._cleared = cleared
+        self._prechecked = prechecked
         self._allowed = allowed
         self._servers: Any = None
 
     def holds(self) -> bool:
-        """Look the servers up anew and compare."""
+        """Look the servers up anew; whether they are what was judged."""
         self._servers = host.servers_for(self._case.call.agent)
         return self._compare()
 
@@ -190,10 +194,11 @@ class _Watch:
     def _compare(self) -> bool:
         name = str(self._case.call.tool.name)
         try:
-            for claim, _ in self._cleared:
-                view = host.look(self._servers, name, pinned=claim.approval.pins is not None)
-                require_approved(view, claim.approval)
-                if view != claim.view:
+            for protection, _ in self._prechecked:
+                approval = protection.approval
+                view = host.look(self._servers, name, pinned=approval.pins is not None)
+                require_approved(view, approval)
+                if view != protection.view:
                     return False
         except BindingRefused:
             return False
@@ -205,16 +210,22 @@ class _Watch:
             if holds():
                 return
         except Exception as error:
-            refused = refused._replace(
-                reason=Reason.INTERNAL_ERROR, unforeseen=type(error).__name__
-            )
+            refused = refused._replace(reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen(error))
         with contextlib.suppress(Exception):
             _keep(self._case, refused)
         raise GuildPreflightError(line(refused))
 
 
+def _refuse_unforeseen(case: _Case, origin: Unforeseen) -> Judgement:
+    """Refuse a call on which the gate has failed."""
+    judgement = case.refused(Reason.INTERNAL_ERROR, origin)
+    with contextlib.suppress(Exception):  # the refusal stands, with or without its record
+        _keep(case, judgement)
+    return judgement
+
+
 def _keep(case: _Case, judgement: Judgement) -> None:
     again, case.is_kept = case.is_kept, True
     for agent in host.concerned_agents(case.call.agent):
-        evidence.keep(agent, judgement, case.record_id, replace=again)
-        evidence.write_log(agent, judgement)
+        records.keep(agent, judgement, case.record_id, replace=again)
+        records.write_log(agent, judgement)

@@ -21,15 +21,17 @@ from helpers import files, plugins, projects
 from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
 
-from .binding import ServerView, View
-from .configuration import UNREADABLE, Approval
-from .demands import MISREAD, Demand, in_force
-from .headers import headers_digest, named_hosts
-from .pins import digest
-from .places import PLUGIN_NAME, is_misread
+from .binding.approval import Approval
+from .binding.headers import headers_digest, named_hosts
+from .binding.pins import digest
+from .binding.view import ServerView, View
+from .product import NAME as PLUGIN_NAME
+from .settings.files import UNREADABLE
+from .settings.in_force import MISREAD, Layer, layers_in_force
+from .settings.locations import is_misread
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
-CLAIM: Final = "_agent_guild_preflight_claim"
+TAKEN: Final = "_agent_guild_preflight_taken"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
 
 # What the framework makes of "server.tool" where a model's provider allows no dot.
@@ -115,7 +117,7 @@ def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Ap
     return None
 
 
-def demands_for(agent: Any) -> tuple[Demand, ...]:
+def layers_for(agent: Any) -> tuple[Layer, ...]:
     """Read the settings that a call of an agent must satisfy.
 
     Args:
@@ -127,7 +129,7 @@ def demands_for(agent: Any) -> tuple[Demand, ...]:
     project = projects.get_context_project_name(agent.context) or ""
     if is_misread(_ROOT, project, agent.config.profile or ""):
         return (MISREAD,)
-    return in_force(
+    return layers_in_force(
         _read(agent=agent),
         _read(project_name="", agent_profile=""),
         normalize_name=normalize_name,
@@ -188,7 +190,7 @@ def concerned_agents(agent: Any) -> tuple[Any, ...]:
     return (agent,) if parent is None else (agent, parent.agent0)
 
 
-def claim(tool: Any) -> bool:
+def take(tool: Any) -> bool:
     """Take the bound tool for one call.
 
     Two dispatches of one tool may interleave on an agent; then the hook of one finds the
@@ -200,9 +202,9 @@ def claim(tool: Any) -> bool:
     Returns:
         False when a call has taken it before.
     """
-    if CLAIM in vars(tool):
+    if TAKEN in vars(tool):
         return False
-    setattr(tool, CLAIM, True)
+    setattr(tool, TAKEN, True)
     return True
 
 
@@ -230,17 +232,17 @@ def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], 
 
 def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
     headers = getattr(server, "headers", None)
-    return ServerView(  # by position, in half the time
-        server.name,
-        isinstance(server, MCPServerRemote),
-        str(getattr(server, "url", "")),
-        str(getattr(server, "type", "")),
-        str(getattr(server, "scope", "")),
-        getattr(server, "verify", None) is True,
-        named_hosts(headers),
-        headers_digest(headers),
-        bool(server.has_tool(tool_name)),
-        _definitions(server, tool_name) if pinned else (),
+    return ServerView(
+        name=server.name,
+        is_remote=isinstance(server, MCPServerRemote),
+        url=str(getattr(server, "url", "")),
+        transport=str(getattr(server, "type", "")),
+        scope=str(getattr(server, "scope", "")),
+        verifies_tls=getattr(server, "verify", None) is True,
+        named_hosts=named_hosts(headers),
+        headers_digest=headers_digest(headers),
+        exposes_tool=bool(server.has_tool(tool_name)),
+        definitions=_definitions(server, tool_name) if pinned else (),
     )
 
 

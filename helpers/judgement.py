@@ -1,7 +1,7 @@
 """Everything that was found out about one call; what is said and kept is built from it.
 
-A judgement is made once, after the last thing that can be awaited, and is not changed. The
-module imports nothing of the framework.
+A judgement is made after the last thing that can be awaited. A later stage replaces it with a
+new one; none is changed in place. The module imports nothing of the framework.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .contract import Observation
-from .demands import Source
+from .exceptions import Unforeseen
+from .guild_preflight.observation import Observation
 from .reasons import NextStep, Reason, Stage, SubReason
+from .settings.in_force import Source
 
 
 class Judgement(NamedTuple):
@@ -27,8 +28,8 @@ class Judgement(NamedTuple):
         tolerated: what an allowing decision tolerated.
         guild_origin: the service that was asked, else None.
         cache_ttl_seconds: how long evidence stays fresh.
-        source: which file's demand it was judged by; None where that does not matter.
-        unforeseen: the class of the exception behind `internal_error`, for the operator.
+        source: which layer it was judged by; None where that does not matter.
+        unforeseen: what may be told of the exception behind `internal_error`, for the operator.
     """
 
     reason: Reason | None = None
@@ -42,7 +43,7 @@ class Judgement(NamedTuple):
     guild_origin: str | None = None
     cache_ttl_seconds: float = 0.0
     source: Source | None = None
-    unforeseen: str = ""
+    unforeseen: Unforeseen | None = None
 
     @property
     def decision(self) -> str:

@@ -18,43 +18,18 @@ module imports nothing of the framework.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, NamedTuple
 
-from .claims import Claims, EvidenceUnavailable
-from .contract import ContractViolation, Observation
+from .guild_preflight.contract import ContractViolation
+from .guild_preflight.observation import Observation
+from .guild_preflight.salvage import Claims, EvidenceUnavailable
+from .guild_preflight.verdicts import Verdict
 from .reasons import Reason, SubReason
-from .verdicts import Check, Verdict
+from .settings.configuration import OnCaution, OnUnavailable, Policy
 
 UNREACHABLE: Final = frozenset({SubReason.RESOLVE, SubReason.CONNECT, SubReason.TLS})
 
 Evidence = Observation | EvidenceUnavailable | ContractViolation
-
-
-class OnCaution(StrEnum):
-    """What to do with the verdict `delegate_with_caution`."""
-
-    DENY = "deny"
-    ALLOW = "allow"
-
-
-class OnUnavailable(StrEnum):
-    """What to do without a valid observation."""
-
-    DENY = "deny"
-    ALLOW_UNREACHABLE = "allow_unreachable"
-    ALLOW = "allow"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the operator asks of the evidence; the defaults are the shipped ones."""
-
-    required_proven: tuple[Check, ...] = (Check.ENDPOINT_REACHABLE, Check.PROTOCOL_HANDSHAKE)
-    tolerate_unknown_required: bool = False
-    on_caution: OnCaution = OnCaution.DENY
-    on_unavailable: OnUnavailable = OnUnavailable.DENY
 
 
 class Decision(NamedTuple):

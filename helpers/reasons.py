@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from .terms import Term
+
 
 class Stage(StrEnum):
     """Where in the way of a call a refusal is decided, in the order of that way."""
@@ -31,7 +33,7 @@ class Stage(StrEnum):
     ANY = "any"
 
 
-class NextStep(StrEnum):
+class NextStep(Term):
     """Who or what can change the outcome. `sentence` is shown to the model."""
 
     sentence: str
@@ -40,20 +42,14 @@ class NextStep(StrEnum):
     RETRY_LATER = "retry_later", "The same call may be tried again later."
     RETRY_AFTER = "retry_after", "The same call gives the same answer until then."
 
-    def __new__(cls, value: str, sentence: str) -> NextStep:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.sentence = sentence
-        return member
 
-
-class Reason(StrEnum):
+class Reason(Term):
     """Why a call was refused: value, stage, next step, sentence, remedy.
 
     The remedy says to the operator what to do; no model is shown it.
 
     A reason whose next step is `RETRY_LATER` becomes `RETRY_AFTER` when the evidence
-    that decided is cached and will expire; see `policy.Decision`.
+    that decided is cached and will expire; see `Judgement.next_step`.
     """
 
     stage: Stage
@@ -211,22 +207,12 @@ class Reason(StrEnum):
         Stage.ANY,
         NextStep.OPERATOR,
         "The gate met a condition that it does not know.",
-        "Report it, with the class of the exception that the chat log names.",
+        "Report it, with what explain --last shows as unforeseen: an exception's class and a line of "
+        "the plugin.",
     )
 
-    def __new__(
-        cls, value: str, stage: Stage, next_step: NextStep, sentence: str, remedy: str
-    ) -> Reason:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.stage = stage
-        member.next_step = next_step
-        member.sentence = sentence
-        member.remedy = remedy
-        return member
 
-
-class SubReason(StrEnum):
+class SubReason(Term):
     """The finer cause of three of the reasons: value, the reason it belongs to, sentence."""
 
     reason: Reason
@@ -317,13 +303,6 @@ class SubReason(StrEnum):
         Reason.EVIDENCE_INCONSISTENT,
         "The verdict is not the one that the checks compute.",
     )
-
-    def __new__(cls, value: str, reason: Reason, sentence: str) -> SubReason:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.reason = reason
-        member.sentence = sentence
-        return member
 
 
 class Refusal(Exception):

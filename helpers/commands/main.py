@@ -19,9 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from ..places import PROFILE, Place, entries
-from . import check, explain, lint, pin, why
-from .outcome import Exit, Outcome
+from ..settings.files import entries
+from ..settings.locations import PROFILE, Locations
+from .check import command as check
+from .explain import command as explain
+from .lint import command as lint
+from .pin import command as pin
+from .shared.output import Exit, Output
+from .why import command as why
 
 INSTALLED: Final = "python -m usr.plugins.agent_guild_preflight.helpers"
 BARE_CLONE: Final = "./release-support/preflight"
@@ -58,10 +63,10 @@ def main(argv: Sequence[str] | None = None, *, program: str = INSTALLED) -> int:
         root = _root(arguments.root)
         if root is None:
             parser.error("--root must be the Agent Zero folder, the one that has the folder usr")
-        arguments.place = _place(parser, root, arguments)
-    outcome = COMMANDS[arguments.command].run(arguments)
-    _print(outcome, as_json=arguments.json)
-    return int(outcome.exit)
+        arguments.locations = _place(parser, root, arguments)
+    output = COMMANDS[arguments.command].run(arguments)
+    _print(output, as_json=arguments.json)
+    return int(output.exit)
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
@@ -105,13 +110,13 @@ def _add_agent(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _place(parser: argparse.ArgumentParser, root: Path, arguments: argparse.Namespace) -> Place:
+def _place(parser: argparse.ArgumentParser, root: Path, arguments: argparse.Namespace) -> Locations:
     """Give the place that the arguments name; a project that is not there is a mistyped one."""
     project = getattr(arguments, "project", "")
-    place = Place(root, project, getattr(arguments, "profile", PROFILE))
+    locations = Locations(root, project, getattr(arguments, "profile", PROFILE))
     if project and project not in entries(root / "usr" / "projects"):
         parser.error("--project: there is no such project in usr/projects")
-    return place
+    return locations
 
 
 def _root(folder: str) -> Path | None:
@@ -122,8 +127,8 @@ def _root(folder: str) -> Path | None:
         return None
 
 
-def _print(outcome: Outcome, *, as_json: bool) -> None:
-    text = json.dumps(outcome.data, indent=2) if as_json else "\n".join(outcome.lines)
+def _print(output: Output, *, as_json: bool) -> None:
+    text = json.dumps(output.data, indent=2) if as_json else "\n".join(output.lines)
     _write(f"{text}\n")
 
 

@@ -296,7 +296,7 @@ class Bench:
         show_range("the same, these calls answered from memory", times, "target: 60 us")
 
     def pinned(self) -> None:
-        from usr.plugins.agent_guild_preflight.helpers import pins
+        from usr.plugins.agent_guild_preflight.helpers.binding import pins
 
         fields = {
             f"field_{number}": {"type": "string", "description": "What this field is for."}
@@ -319,15 +319,17 @@ class Bench:
     # (c)
     def fresh(self) -> None:
         import httpx
-        from usr.plugins.agent_guild_preflight.helpers import endpoint, exchange, guild_preflight
+        from usr.plugins.agent_guild_preflight.helpers.guild_preflight import (
+            endpoint,
+            observe,
+            request,
+        )
 
         target = endpoint.screen(self.url, allow_private_hosts=True)
-        tls = exchange.shared_tls_context()
+        tls = request.shared_tls_context()
 
         async def preflight() -> None:
-            await guild_preflight.observe(
-                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0
-            )
+            await observe.observe(target, origin=self.origin, timeout_seconds=5, max_age_seconds=0)
 
         async def bare() -> None:
             async with httpx.AsyncClient(verify=tls, trust_env=False) as client:

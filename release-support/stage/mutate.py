@@ -21,10 +21,14 @@ from typing import Final
 CHECKOUT: Final = Path(__file__).parents[2]
 PLUGIN: Final = "usr/plugins/agent_guild_preflight"
 PURE: Final = (
-    *("contract", "policy", "endpoint", "configuration", "binding"),
-    *("demands", "evaluation", "pins"),
+    *("policy", "evaluation", "guild_preflight/contract", "guild_preflight/endpoint"),
+    *("settings/configuration", "settings/reader", "settings/in_force"),
+    *("binding/comparison", "binding/pins"),
 )
-UNIT_TESTS: Final = (*PURE, "vocabulary")
+UNIT_TESTS: Final = (
+    *("policy", "evaluation", "contract", "endpoint", "configuration", "in_force"),
+    *("comparison", "pins", "vocabulary"),
+)
 GATE_TESTS: Final = ("test_decisions", "test_untouched", "test_dispatch", "test_binding_changes")
 GATE_TESTS_LATE: Final = (
     *("test_last_moment", "test_floor", "test_pins"),
@@ -101,7 +105,7 @@ def report(outcomes: dict[str, str]) -> int:
     """Print a line per room and each survivor; give the exit code."""
     rooms: dict[str, Counter[str]] = {}
     for name, outcome in sorted(outcomes.items()):
-        room = name.split(".helpers.")[1].split(".")[0]
+        room = name.split(".helpers.")[1].rpartition(".")[0]
         rooms.setdefault(room, Counter())[outcome] += 1
         if outcome not in ("killed", "timeout"):
             print(f"{outcome}: {name.split('.helpers.')[1]}")
@@ -109,8 +113,8 @@ def report(outcomes: dict[str, str]) -> int:
     for room, counts in rooms.items():
         dead = counts["killed"] + counts["timeout"]
         total, killed = total + counts.total(), killed + dead
-        print(f"{room:<16}{dead:>5} of {counts.total():>4} killed   {dead / counts.total():.1%}")
-    print(f"{'all':<16}{killed:>5} of {total:>4} killed   {killed / max(total, 1):.1%}")
+        print(f"{room:<26}{dead:>5} of {counts.total():>4} killed   {dead / counts.total():.1%}")
+    print(f"{'all':<26}{killed:>5} of {total:>4} killed   {killed / max(total, 1):.1%}")
     return 0 if total and killed / total >= TARGET else 1
 
 

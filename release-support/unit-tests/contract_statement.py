@@ -741,7 +741,7 @@ def compare(cases: int, seed: int) -> Tally:
 
     The plugin must be importable, see `stage.boot`.
     """
-    from usr.plugins.agent_guild_preflight.helpers import contract
+    from usr.plugins.agent_guild_preflight.helpers.guild_preflight import contract
 
     tally = Tally()
     for body, target in itertools.islice(mutations(random.Random(seed)), cases):

@@ -20,8 +20,9 @@ from local_guild.answers import answer_body
 from local_guild.wire import Play, Script, Send, Stall, WireServer, answer
 from stage.boot import CHECKOUT
 from stage.folder import GLOBAL, HOOK, AgentZero, Said
-from usr.plugins.agent_guild_preflight.helpers import evaluation, guild_preflight
+from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
@@ -65,7 +66,7 @@ def answers(statuses: dict[str, str] | None = None, **overrides: Any) -> Play:
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command is a process of its own: nothing is remembered from another one."""
-    monkeypatch.setattr(guild_preflight, "_cache", guild_preflight.ObservationCache())
+    monkeypatch.setattr(observe, "_cache", cache.ObservationCache())
 
 
 @pytest.fixture
@@ -433,14 +434,16 @@ def test_what_is_unforeseen_is_named_by_its_class_only(
     async def break_down(*_: object) -> None:
         raise LookupError("\x1b[31mMARKER")
 
-    monkeypatch.setattr(evaluation, "weigh", break_down)
+    monkeypatch.setattr(evaluation, "evaluate", break_down)
     zero.configure(fixture_guild_origin=guild.origin)
     code, lines, _ = zero.run("check", "tools")
+    lines[7] = re.sub("line [0-9]+$", "line <n>", lines[7])
     assert lines[4:] == [
         "decision    refused: internal_error",
         "why         The gate met a condition that it does not know.",
-        "what to do  Report it, with the class of the exception that the chat log names.",
-        "unforeseen  LookupError",
+        "what to do  Report it, with what explain --last shows as unforeseen: an exception's class "
+        "and a line of the plugin.",
+        "unforeseen  LookupError in commands.shared.network, line <n>",
         "took        <time> ms",
         "",
         "settings  decision   file",
@@ -882,11 +885,11 @@ def test_the_public_service_is_the_default_one(
 ) -> None:
     told: list[str] = []
 
-    async def weigh(cleared: Any) -> Any:
-        told.extend(one.claim.origin for one in cleared)
+    async def evaluate(prechecked: Any) -> Any:
+        told.extend(one.protection.origin for one in prechecked)
         raise LookupError
 
-    monkeypatch.setattr(evaluation, "weigh", weigh)
+    monkeypatch.setattr(evaluation, "evaluate", evaluate)
     errors = zero.run("check", "tools").errors
     assert told == ["https://agent-guild-5d5r.onrender.com"]
     assert errors == [f"sends {PUBLIC} to https://agent-guild-5d5r.onrender.com"]

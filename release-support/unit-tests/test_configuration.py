@@ -7,12 +7,20 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import configuration
-from usr.plugins.agent_guild_preflight.helpers.configuration import Approval, Configuration
-from usr.plugins.agent_guild_preflight.helpers.policy import OnCaution, OnUnavailable, Policy
-from usr.plugins.agent_guild_preflight.helpers.problems import InvalidConfiguration, Problem
+from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Check
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check
+from usr.plugins.agent_guild_preflight.helpers.settings import files, reader
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
+    Configuration,
+    OnCaution,
+    OnUnavailable,
+    Policy,
+)
+from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
+    InvalidConfiguration,
+    Problem,
+)
 
 SHIPPED_FILE = Path(__file__).parents[2] / "default_config.yaml"
 
@@ -37,7 +45,7 @@ def normalize_name(name: str) -> str:
 
 
 def parse(raw: object, **where: bool) -> Configuration:
-    return configuration.parse(raw, normalize_name=normalize_name, **where)
+    return reader.parse(raw, normalize_name=normalize_name, **where)
 
 
 def refused(raw: object, **where: bool) -> InvalidConfiguration:
@@ -268,7 +276,7 @@ def test_a_file_that_is_no_object_is_no_configuration(raw: object) -> None:
 
 @pytest.mark.parametrize("is_global", [True, False])
 def test_a_file_that_its_loader_cannot_read_is_no_configuration(is_global: bool) -> None:
-    error = refused(configuration.UNREADABLE, is_global=is_global)
+    error = refused(files.UNREADABLE, is_global=is_global)
 
     assert error.problems == (("", Problem.UNREADABLE),)
     assert error.protected_servers is None
@@ -359,7 +367,7 @@ NOT_LOCAL = [
 @pytest.mark.parametrize("origin", LOCAL)
 def test_a_loopback_origin_is_a_local_service(origin: str) -> None:
     assert parse({"fixture_guild_origin": origin}).fixture_guild_origin == origin
-    assert configuration.local_origin({"fixture_guild_origin": origin, "typo": 1}) == origin
+    assert reader.local_origin({"fixture_guild_origin": origin, "typo": 1}) == origin
 
 
 @pytest.mark.parametrize("origin", NOT_LOCAL)
@@ -367,14 +375,14 @@ def test_any_other_origin_is_none(origin: str) -> None:
     raw = {"fixture_guild_origin": origin}
 
     assert problems(raw) == [("fixture_guild_origin", Problem.NOT_LOCAL_ORIGIN)]
-    assert configuration.local_origin(raw) is None
+    assert reader.local_origin(raw) is None
 
 
 @pytest.mark.parametrize(
     "raw", [None, [], "http://127.0.0.1:1", {}, {"fixture_guild_origin": 1}, {"other": LOCAL[0]}]
 )
 def test_a_file_without_an_origin_names_no_local_service(raw: object) -> None:
-    assert configuration.local_origin(raw) is None
+    assert reader.local_origin(raw) is None
 
 
 # Protected names

@@ -24,13 +24,17 @@ if str(Path(__file__).parent) not in sys.path:
 
 import contract_statement
 from local_guild.answers import CHECKS, answer_body, encode
-from usr.plugins.agent_guild_preflight.helpers.contract import (
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import (
     ContractViolation,
-    Observation,
     parse,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
+    Check,
+    Status,
+    Verdict,
+)
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
 TARGET = "https://tools.example.com/mcp"
 MARK = "untrusted: "

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import endpoint
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import endpoint
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
 sys.path.insert(0, str(Path(__file__).parent))

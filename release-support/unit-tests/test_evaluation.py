@@ -6,29 +6,42 @@ from typing import Any
 
 import pytest
 from usr.plugins.agent_guild_preflight.helpers import evaluation
-from usr.plugins.agent_guild_preflight.helpers.binding import ServerView, View
-from usr.plugins.agent_guild_preflight.helpers.claims import (
+from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
+from usr.plugins.agent_guild_preflight.helpers.binding.view import ServerView, View
+from usr.plugins.agent_guild_preflight.helpers.evaluation import (
+    Prechecked,
+    Protection,
+    Unusable,
+    evaluate,
+    precheck,
+    protections_of,
+)
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import ContractViolation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import Endpoint
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
     NO_CLAIMS,
     Claims,
     EvidenceUnavailable,
 )
-from usr.plugins.agent_guild_preflight.helpers.configuration import Approval, Configuration
-from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
-from usr.plugins.agent_guild_preflight.helpers.demands import Demand, Source
-from usr.plugins.agent_guild_preflight.helpers.endpoint import Endpoint
-from usr.plugins.agent_guild_preflight.helpers.evaluation import (
-    Claim,
-    Cleared,
-    Unusable,
-    claims_on,
-    clear,
-    weigh,
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
+    Check,
+    Status,
+    Verdict,
 )
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
-from usr.plugins.agent_guild_preflight.helpers.policy import OnCaution, OnUnavailable, Policy
-from usr.plugins.agent_guild_preflight.helpers.problems import InvalidConfiguration, Problem
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, Stage, SubReason
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
+    Configuration,
+    OnCaution,
+    OnUnavailable,
+    Policy,
+)
+from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Layer, Source
+from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
+    InvalidConfiguration,
+    Problem,
+)
 
 PUBLIC_ORIGIN = "https://agent-guild-5d5r.onrender.com"
 LOCAL_ORIGIN = "http://127.0.0.1:8080"
@@ -62,15 +75,15 @@ LENIENT = Policy(
 )
 
 
-def claim(
+def protection(
     *servers: ServerView,
     source: Source = Source.SELECTED,
     url: str = URL,
     pins: Mapping[str, str] | None = None,
     **settings: Any,
-) -> Claim:
+) -> Protection:
     """Give a demand that protects a call, by default one that nothing speaks against."""
-    return Claim(
+    return Protection(
         source=source,
         settings=Configuration(**settings),
         approval=Approval("weather", url, pins),
@@ -78,14 +91,14 @@ def claim(
     )
 
 
-def cleared(**more: Any) -> Cleared:
-    found = clear(claim(**more))
-    assert isinstance(found, Cleared)
+def prechecked(**more: Any) -> Prechecked:
+    found = precheck(protection(**more))
+    assert isinstance(found, Prechecked)
     return found
 
 
-def floor(**more: Any) -> Cleared:
-    return cleared(source=Source.FLOOR, **more)
+def floor(**more: Any) -> Prechecked:
+    return prechecked(source=Source.FLOOR, **more)
 
 
 def observation(**statuses: Status) -> Observation:
@@ -153,8 +166,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return service
 
 
-def weighed(*demands: Cleared) -> Judgement:
-    return asyncio.run(weigh(demands))[0]
+def evaluated(*layers: Prechecked) -> Judgement:
+    return asyncio.run(evaluate(layers))[0]
 
 
 def asked(origin: str, timeout_seconds: float, max_age_seconds: float) -> tuple[Endpoint, Any]:
@@ -179,7 +192,7 @@ BROKEN = InvalidConfiguration((("polcy", Problem.UNKNOWN_KEY),), VALID.protected
 BLIND = InvalidConfiguration((("", Problem.UNREADABLE),), None)
 
 
-def claimed(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[str]]:
+def protected_by(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[str]]:
     """Give what is found for these files, and the names that a match was asked about."""
     asked: list[str] = []
 
@@ -189,12 +202,14 @@ def claimed(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[
         approval = protected.get("weather")
         return None if approval is None else (approval, VIEW)
 
-    demands = [Demand(source, one) for source, one in zip(Source, settings, strict=False)]
-    return claims_on(demands, match), asked
+    layers = [Layer(source, one) for source, one in zip(Source, settings, strict=False)]
+    return protections_of(layers, match), asked
 
 
-def claims_of(*settings: tuple[Source, Configuration]) -> list[Claim]:
-    return [Claim(source, one, one.protected_servers["weather"], VIEW) for source, one in settings]
+def protections_from(*settings: tuple[Source, Configuration]) -> list[Protection]:
+    return [
+        Protection(source, one, one.protected_servers["weather"], VIEW) for source, one in settings
+    ]
 
 
 @pytest.mark.parametrize(
@@ -202,13 +217,13 @@ def claims_of(*settings: tuple[Source, Configuration]) -> list[Claim]:
     [
         ((NOTHING,), []),
         ((OTHER, NOTHING), []),
-        ((VALID,), claims_of((Source.SELECTED, VALID))),
-        ((OTHER, VALID), claims_of((Source.FLOOR, VALID))),
-        ((VALID, VALID), claims_of((Source.SELECTED, VALID), (Source.FLOOR, VALID))),
+        ((VALID,), protections_from((Source.SELECTED, VALID))),
+        ((OTHER, VALID), protections_from((Source.FLOOR, VALID))),
+        ((VALID, VALID), protections_from((Source.SELECTED, VALID), (Source.FLOOR, VALID))),
     ],
 )
 def test_every_valid_demand_that_protects_the_call(settings: Any, found: Any) -> None:
-    assert claimed(*settings)[0] == found
+    assert protected_by(*settings)[0] == found
 
 
 @pytest.mark.parametrize(
@@ -224,20 +239,20 @@ def test_every_valid_demand_that_protects_the_call(settings: Any, found: Any) ->
 )
 def test_a_demand_that_is_not_valid_decides(settings: Any, source: Source, approval: Any) -> None:
     """One of which nobody can tell what it protects comes before all others."""
-    found, _ = claimed(*settings)
+    found, _ = protected_by(*settings)
     assert isinstance(found, Unusable)
-    assert (found.demand.source, found.approval) == (source, approval)
+    assert (found.layer.source, found.approval) == (source, approval)
 
 
 def test_an_invalid_demand_that_protects_something_else_decides_nothing() -> None:
     elsewhere = InvalidConfiguration((("polcy", Problem.UNKNOWN_KEY),), OTHER.protected_servers)
-    assert claimed(VALID, elsewhere)[0] == claims_of((Source.SELECTED, VALID))
+    assert protected_by(VALID, elsewhere)[0] == protections_from((Source.SELECTED, VALID))
 
 
 def test_nobody_looks_where_nothing_is_protected() -> None:
     """Looking may cost a reading of all settings, and connections."""
-    assert claimed(NOTHING, NOTHING)[1] == []
-    assert claimed(VALID, BLIND)[1] == []
+    assert protected_by(NOTHING, NOTHING)[1] == []
+    assert protected_by(VALID, BLIND)[1] == []
 
 
 # Clear
@@ -248,10 +263,10 @@ def test_nobody_looks_where_nothing_is_protected() -> None:
 def test_what_nothing_speaks_against_is_cleared(
     source: Source, pins: dict[str, str] | None, service: Service
 ) -> None:
-    made = claim(source=source, pins=pins)
+    made = protection(source=source, pins=pins)
 
-    assert clear(made) == Cleared(
-        claim=made,
+    assert precheck(made) == Prechecked(
+        protection=made,
         endpoint=Endpoint(URL, SHOWN, is_private=False),
     )
     assert service.asked == []
@@ -281,9 +296,9 @@ def test_a_url_that_the_screen_refuses_is_not_shown(
 ) -> None:
     private = sub_reason is SubReason.PRIVATE_NEEDS_LOCAL_SERVICE
     url = REFUSED_URLS[sub_reason]
-    made = claim(SERVER._replace(url=url), source=source, url=url, allow_private_hosts=private)
+    made = protection(SERVER._replace(url=url), source=source, url=url, allow_private_hosts=private)
 
-    assert clear(made) == Judgement(
+    assert precheck(made) == Judgement(
         reason=Reason.ENDPOINT_REFUSED,
         sub_reason=sub_reason,
         server="weather",
@@ -295,7 +310,7 @@ def test_a_url_that_the_screen_refuses_is_not_shown(
         guild_origin=None,
         cache_ttl_seconds=0.0,
         source=source,
-        unforeseen="",
+        unforeseen=None,
     )
     assert service.asked == []
 
@@ -328,7 +343,7 @@ def refused_binding(reason: Reason, source: Source) -> Judgement:
         guild_origin=None,
         cache_ttl_seconds=0.0,
         source=source,
-        unforeseen="",
+        unforeseen=None,
     )
 
 
@@ -339,15 +354,17 @@ def test_a_server_that_is_not_the_approved_one_is_refused_with_its_endpoint(
 ) -> None:
     servers, pins = REFUSED_BINDINGS[reason]
 
-    assert clear(claim(*servers, source=source, pins=pins)) == refused_binding(reason, source)
+    assert precheck(protection(*servers, source=source, pins=pins)) == refused_binding(
+        reason, source
+    )
     assert service.asked == []
 
 
 @pytest.mark.parametrize("source", Source)
 def test_a_server_that_is_not_there_is_refused_with_its_endpoint(source: Source) -> None:
-    made = claim(source=source)._replace(view=View("seen_as", "forecast", ()))
+    made = protection(source=source)._replace(view=View("seen_as", "forecast", ()))
 
-    assert clear(made) == refused_binding(Reason.SERVER_NOT_CONFIGURED, source)
+    assert precheck(made) == refused_binding(Reason.SERVER_NOT_CONFIGURED, source)
 
 
 def test_the_tables_name_every_refusal_of_the_two_stages() -> None:
@@ -364,7 +381,7 @@ def test_the_tables_name_every_refusal_of_the_two_stages() -> None:
 def test_the_screen_comes_before_the_binding(reason: Reason) -> None:
     servers, pins = REFUSED_BINDINGS[reason]
 
-    found = clear(claim(*servers, url=URL + "?", pins=pins))
+    found = precheck(protection(*servers, url=URL + "?", pins=pins))
 
     assert isinstance(found, Judgement)
     assert (found.reason, found.sub_reason) == (Reason.ENDPOINT_REFUSED, SubReason.QUERY)
@@ -386,13 +403,13 @@ def test_a_private_endpoint_is_told_to_a_local_service_only(
     server = SERVER._replace(url=PRIVATE_URL)
     settings = {"allow_private_hosts": allowed, "fixture_guild_origin": origin}
 
-    found = clear(claim(server, url=PRIVATE_URL, **settings))
+    found = precheck(protection(server, url=PRIVATE_URL, **settings))
 
     if expected is not None:
         assert isinstance(found, Judgement)
         assert (found.sub_reason, found.endpoint) == (expected, None)
         return
-    assert isinstance(found, Cleared)
+    assert isinstance(found, Prechecked)
     assert found.endpoint == Endpoint(PRIVATE_URL, "http://10.0.0.1:8080", is_private=True)
 
 
@@ -401,8 +418,8 @@ def test_each_demand_screens_with_its_own_settings() -> None:
     server = SERVER._replace(url=PRIVATE_URL)
     permitted = {"allow_private_hosts": True, "fixture_guild_origin": LOCAL_ORIGIN}
 
-    assert isinstance(clear(claim(server, url=PRIVATE_URL, **permitted)), Cleared)
-    assert isinstance(clear(claim(server, url=PRIVATE_URL, source=Source.FLOOR)), Judgement)
+    assert isinstance(precheck(protection(server, url=PRIVATE_URL, **permitted)), Prechecked)
+    assert isinstance(precheck(protection(server, url=PRIVATE_URL, source=Source.FLOOR)), Judgement)
 
 
 # Weigh one demand
@@ -416,9 +433,9 @@ def test_each_demand_screens_with_its_own_settings() -> None:
 def test_one_demand_asks_its_service_with_its_own_limits(
     settings: dict[str, str], origin: str, source: Source, service: Service
 ) -> None:
-    made = cleared(source=source, timeout_seconds=2.5, cache_ttl_seconds=60.0, **settings)
+    made = prechecked(source=source, timeout_seconds=2.5, cache_ttl_seconds=60.0, **settings)
 
-    assert weighed(made) == Judgement(
+    assert evaluated(made) == Judgement(
         reason=None,
         sub_reason=None,
         server="weather",
@@ -430,7 +447,7 @@ def test_one_demand_asks_its_service_with_its_own_limits(
         guild_origin=origin,
         cache_ttl_seconds=60.0,
         source=source,
-        unforeseen="",
+        unforeseen=None,
     )
     assert service.asked == [asked(origin, 2.5, 60.0)]
 
@@ -463,9 +480,9 @@ def test_what_the_policy_refuses_is_said_with_the_evidence(
     service: Service,
 ) -> None:
     service.answer_all(evidence)
-    made = cleared(source=source, policy=STRICT, cache_ttl_seconds=7.0)
+    made = prechecked(source=source, policy=STRICT, cache_ttl_seconds=7.0)
 
-    assert weighed(made) == Judgement(
+    assert evaluated(made) == Judgement(
         reason=reason,
         sub_reason=sub_reason,
         server="weather",
@@ -477,7 +494,7 @@ def test_what_the_policy_refuses_is_said_with_the_evidence(
         guild_origin=PUBLIC_ORIGIN,
         cache_ttl_seconds=7.0,
         source=source,
-        unforeseen="",
+        unforeseen=None,
     )
 
 
@@ -499,7 +516,7 @@ def test_the_table_names_every_refusal_of_the_two_later_stages() -> None:
 def test_missing_evidence_that_is_tolerated_is_named(evidence: Refusal, service: Service) -> None:
     service.answer_all(evidence)
 
-    found = weighed(cleared(policy=LENIENT))
+    found = evaluated(prechecked(policy=LENIENT))
 
     assert evidence.sub_reason is not None
     assert found == Judgement(
@@ -518,7 +535,7 @@ def test_a_broken_answer_that_warns_is_not_tolerated(service: Service) -> None:
     warning = Claims(frozenset({Verdict.DO_NOT_DELEGATE}), failed=False)
     service.answer_all(ContractViolation(SubReason.JSON, warning))
 
-    assert weighed(cleared(policy=LENIENT)).reason is Reason.EVIDENCE_INCONSISTENT
+    assert evaluated(prechecked(policy=LENIENT)).reason is Reason.EVIDENCE_INCONSISTENT
 
 
 # Weigh two demands
@@ -546,7 +563,7 @@ def test_one_service_is_asked_once_within_the_limits_of_both(
         for timeout, age in zip(timeouts, ages, strict=True)
     ]
 
-    found = weighed(cleared(**limits[0]), floor(**limits[1]))
+    found = evaluated(prechecked(**limits[0]), floor(**limits[1]))
 
     assert found == Judgement(
         server="weather",
@@ -564,7 +581,7 @@ def test_one_service_is_asked_once_within_the_limits_of_both(
 def test_evidence_is_not_kept_where_one_demand_wants_it_anew(
     ages: tuple[float, float], service: Service
 ) -> None:
-    found = weighed(cleared(cache_ttl_seconds=ages[0]), floor(cache_ttl_seconds=ages[1]))
+    found = evaluated(prechecked(cache_ttl_seconds=ages[0]), floor(cache_ttl_seconds=ages[1]))
 
     assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, 0.0)]
     assert found.cache_ttl_seconds == 0.0
@@ -584,8 +601,8 @@ def test_two_services_are_asked_once_each(
     service.answers[who[0]] = CAUTION  # each demand looks at the answer of its own service
     lenient = {"policy": Policy(on_caution=OnCaution.ALLOW), "timeout_seconds": 2.0}
 
-    found = weighed(
-        cleared(fixture_guild_origin=origins[0], **lenient),
+    found = evaluated(
+        prechecked(fixture_guild_origin=origins[0], **lenient),
         floor(fixture_guild_origin=origins[1], cache_ttl_seconds=60.0),
     )
 
@@ -608,7 +625,7 @@ def test_two_services_share_one_deadline(
 ) -> None:
     service.takes_seconds = takes_seconds
 
-    weighed(cleared(timeout_seconds=2.0), floor(fixture_guild_origin=LOCAL_ORIGIN))
+    evaluated(prechecked(timeout_seconds=2.0), floor(fixture_guild_origin=LOCAL_ORIGIN))
 
     assert service.asked == [asked(PUBLIC_ORIGIN, 2.0, 300.0), asked(LOCAL_ORIGIN, left, 300.0)]
 
@@ -629,9 +646,9 @@ def test_only_kept_evidence_is_had_without_waiting(
 ) -> None:
     """Else the binding must be compared again: anything may have changed meanwhile."""
     service.answers = {PUBLIC_ORIGIN: first, LOCAL_ORIGIN: second}
-    demands = [cleared(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
+    layers = [prechecked(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
 
-    assert asyncio.run(weigh(demands))[1] is waited
+    assert asyncio.run(evaluate(layers))[1] is waited
 
 
 @pytest.mark.parametrize(("answer", "waited"), [(CAUTION, True), (CAUTION.aged(5.0), False)])
@@ -640,7 +657,7 @@ def test_a_refusal_says_as_well_whether_it_was_waited_for(
 ) -> None:
     service.answer_all(answer)
 
-    judgement, had_to_wait = asyncio.run(weigh([cleared()]))
+    judgement, had_to_wait = asyncio.run(evaluate([prechecked()]))
 
     assert (judgement.reason, had_to_wait) == (Reason.CAUTION_NOT_PERMITTED, waited)
 
@@ -666,8 +683,8 @@ def test_each_demand_decides_by_its_own_policy_and_the_first_that_refuses_wins(
     if evidence is EVIDENCE[0][0]:  # the verdict do_not_delegate, which no policy lets pass
         source = Source.SELECTED
 
-    found = weighed(
-        cleared(policy=selected, cache_ttl_seconds=60.0),
+    found = evaluated(
+        prechecked(policy=selected, cache_ttl_seconds=60.0),
         floor(policy=below),
     )
 
@@ -690,7 +707,7 @@ def test_each_demand_decides_by_its_own_policy_and_the_first_that_refuses_wins(
 def test_no_second_service_is_asked_about_a_refused_call(service: Service) -> None:
     service.answers[LOCAL_ORIGIN] = CAUTION
 
-    found = weighed(cleared(fixture_guild_origin=LOCAL_ORIGIN), floor())
+    found = evaluated(prechecked(fixture_guild_origin=LOCAL_ORIGIN), floor())
 
     assert (found.reason, found.source) == (Reason.CAUTION_NOT_PERMITTED, Source.SELECTED)
     assert found.guild_origin == LOCAL_ORIGIN
@@ -700,7 +717,7 @@ def test_no_second_service_is_asked_about_a_refused_call(service: Service) -> No
 def test_the_second_service_refuses_for_the_second_demand(service: Service) -> None:
     service.answers[PUBLIC_ORIGIN] = EvidenceUnavailable(SubReason.TLS, NO_CLAIMS)
 
-    found = weighed(cleared(fixture_guild_origin=LOCAL_ORIGIN), floor())
+    found = evaluated(prechecked(fixture_guild_origin=LOCAL_ORIGIN), floor())
 
     assert found == Judgement(
         reason=Reason.EVIDENCE_UNAVAILABLE,
@@ -748,7 +765,7 @@ def test_all_that_any_demand_tolerated_is_named_once(
         for names in required
     ]
 
-    found = weighed(cleared(policy=policies[0]), floor(policy=policies[1]))
+    found = evaluated(prechecked(policy=policies[0]), floor(policy=policies[1]))
 
     assert found.reason is None
     assert found.tolerated == tuple(tolerated)
@@ -760,8 +777,8 @@ def test_what_the_first_demand_tolerated_is_no_part_of_the_second_s_refusal(
     service.answer_all(observation(agent_card_signed=Status.UNKNOWN))
     tolerant = Policy(STRICT.required_proven, tolerate_unknown_required=True)
 
-    assert weighed(cleared(policy=tolerant)).tolerated == ("agent_card_signed",)
-    found = weighed(cleared(policy=tolerant), floor(policy=STRICT))
+    assert evaluated(prechecked(policy=tolerant)).tolerated == ("agent_card_signed",)
+    found = evaluated(prechecked(policy=tolerant), floor(policy=STRICT))
 
     assert (found.reason, found.source) == (Reason.REQUIRED_CHECK_UNKNOWN, Source.FLOOR)
     assert found.tolerated == ()
@@ -771,7 +788,7 @@ def test_a_refusal_waits_for_the_evidence_that_both_would_take(service: Service)
     """The shorter of the two ages is when the same call is asked about anew."""
     service.answer_all(observation(endpoint_reachable=Status.FAILED).aged(10.0))
 
-    found = weighed(cleared(cache_ttl_seconds=300.0), floor(cache_ttl_seconds=60.0))
+    found = evaluated(prechecked(cache_ttl_seconds=300.0), floor(cache_ttl_seconds=60.0))
 
     assert found.next_step == "retry_after 50 s"
 
@@ -787,7 +804,7 @@ def test_what_is_unforeseen_passes_through(error: Exception, count: int, service
     service.answer_all(error)
 
     with pytest.raises(type(error)) as caught:
-        weighed(*[cleared(policy=LENIENT), floor(policy=LENIENT)][:count])
+        evaluated(*[prechecked(policy=LENIENT), floor(policy=LENIENT)][:count])
 
     assert caught.value is error
     assert len(service.asked) == 1
@@ -798,10 +815,10 @@ def test_cancellation_passes_through(service: Service) -> None:
 
     async def cancelled() -> str:
         try:
-            await weigh([cleared(policy=LENIENT), floor(policy=LENIENT)])
+            await evaluate([prechecked(policy=LENIENT), floor(policy=LENIENT)])
         except asyncio.CancelledError:
             return "cancelled"
-        return "weighed"
+        return "evaluated"
 
     assert asyncio.run(cancelled()) == "cancelled"
     assert len(service.asked) == 1

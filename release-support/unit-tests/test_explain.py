@@ -12,19 +12,22 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import contract, evidence, places
-from usr.plugins.agent_guild_preflight.helpers.commands import explain, saved_chats
+from usr.plugins.agent_guild_preflight.helpers import records
+from usr.plugins.agent_guild_preflight.helpers.commands.explain import command as explain
+from usr.plugins.agent_guild_preflight.helpers.commands.explain import saved_chats
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
-from usr.plugins.agent_guild_preflight.helpers.demands import Source
-from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
-from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
-from usr.plugins.agent_guild_preflight.helpers.untrusted import untrusted
-from usr.plugins.agent_guild_preflight.helpers.verdicts import (
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import contract, observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
     Check,
     Status,
     Verdict,
     compute_verdict,
 )
+from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
+from usr.plugins.agent_guild_preflight.helpers.settings import files, locations
+from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Source
+from usr.plugins.agent_guild_preflight.helpers.untrusted import untrusted
 
 DECISIONS = "agent_guild_preflight.decisions"
 LAST = "agent_guild_preflight.last_observation"
@@ -51,7 +54,7 @@ class Agent:
     def keep(self, minute: int, reason=None, sub_reason=None, **fields: object) -> None:
         """Keep a decision that is made some minutes after noon."""
         now = NOON.replace(minute=minute)
-        self.monkeypatch.setattr(evidence, "time", SimpleNamespace(time=now.timestamp))
+        self.monkeypatch.setattr(records, "time", SimpleNamespace(time=now.timestamp))
         agent = SimpleNamespace(get_data=self.data.get, set_data=self.data.__setitem__)
         fields = {
             "server": "weather",
@@ -61,7 +64,7 @@ class Agent:
             **fields,
         }
         self.number += 1
-        evidence.keep(agent, Judgement(reason, sub_reason, **fields), f"{self.number:032x}")
+        records.keep(agent, Judgement(reason, sub_reason, **fields), f"{self.number:032x}")
 
     @property
     def records(self) -> list[dict[str, object]]:
@@ -82,7 +85,7 @@ def root(tmp_path: Path) -> Path:
 def seen(age: float | None = None, text: str = "as it should be", **statuses: str):
     """Give an observation, kept evidence if it has an age, in which most checks are proven."""
     found = {check: Status(statuses.get(check.value, "proven")) for check in Check}
-    return contract.Observation(
+    return observation.Observation(
         verdict=compute_verdict(found),
         statuses=found,
         details=dict.fromkeys(Check, untrusted(text, contract.MAX_DETAIL_CHARACTERS)),
@@ -599,9 +602,9 @@ def test_a_file_that_is_no_chat(root, explained, content):
 def test_a_file_that_is_too_large(root, agent, explained, monkeypatch):
     agent.keep(1)
     file = save(root, agent.data)
-    monkeypatch.setattr(places, "MAX_FILE_BYTES", file.stat().st_size)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", file.stat().st_size)
     assert explained().code == 0
-    monkeypatch.setattr(places, "MAX_FILE_BYTES", file.stat().st_size - 1)
+    monkeypatch.setattr(files, "MAX_FILE_BYTES", file.stat().st_size - 1)
     assert explained().code == 11
 
 
@@ -709,8 +712,8 @@ EVIL = [
 
 def run(root: Path, chat: str, *, last: bool = True) -> dict:
     """Run the command without its parser, for speed; give the data, if all is printable."""
-    place = places.Place(root)
-    outcome = explain.run(SimpleNamespace(place=place, chat=chat, last=last))
+    place = locations.Locations(root)
+    outcome = explain.run(SimpleNamespace(locations=place, chat=chat, last=last))
     assert outcome.exit == 0
     assert all(line.isprintable() for line in outcome.lines)
     return outcome.data

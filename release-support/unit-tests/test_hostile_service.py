@@ -39,10 +39,11 @@ from local_guild.wire import (
 )
 from local_guild.wire import answer as http
 from stage.certificates import Authority
-from usr.plugins.agent_guild_preflight.helpers import exchange, guild_preflight
-from usr.plugins.agent_guild_preflight.helpers.claims import EvidenceUnavailable
-from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
-from usr.plugins.agent_guild_preflight.helpers.endpoint import screen
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import observe, request
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import ContractViolation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import screen
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import EvidenceUnavailable
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, SubReason
 
 ENDPOINT = screen("https://tools.example.com/mcp")
@@ -819,7 +820,7 @@ def play(tls: tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]) -> Iterator[Play
     root.setLevel(logging.INFO)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(exchange, "_build_tls_context", lambda: client)
+            patch.setattr(request, "_build_tls_context", lambda: client)
             asyncio.run(play_all(play.played, servers))
         yield play
     finally:
@@ -851,7 +852,7 @@ async def play_one(case: Case, servers: dict[str, ssl.SSLContext]) -> Played:
         began = time.monotonic()
         outcome: Observation | BaseException
         try:
-            outcome = await guild_preflight.observe(
+            outcome = await observe.observe(
                 ENDPOINT, origin=origin, timeout_seconds=case.seconds, max_age_seconds=0
             )
         except Exception as error:

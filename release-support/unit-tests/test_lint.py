@@ -17,10 +17,10 @@ from cryptography import x509
 from local_guild.wire import Script, Send, Stall, WireServer, answer
 from stage.certificates import Authority
 from stage.tap import Tap
-from usr.plugins.agent_guild_preflight.helpers.commands import redirects
-from usr.plugins.agent_guild_preflight.helpers.commands.findings import Finding
+from usr.plugins.agent_guild_preflight.helpers.commands.lint import redirects
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
-from usr.plugins.agent_guild_preflight.helpers.problems import Problem
+from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import Finding
+from usr.plugins.agent_guild_preflight.helpers.settings.problems import Problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60

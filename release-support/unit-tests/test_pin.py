@@ -27,9 +27,9 @@ from stage.folder import GLOBAL, AgentZero
 from stage.tap import Tap
 from stage.tool_server import HOSTILE_TOOLS, running
 from usr.plugins.agent_guild_preflight.helpers import host
-from usr.plugins.agent_guild_preflight.helpers.commands import catalogue, difference
-from usr.plugins.agent_guild_preflight.helpers.commands.difference import compare, schema_paths
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
+from usr.plugins.agent_guild_preflight.helpers.commands.pin import catalogue, difference
+from usr.plugins.agent_guild_preflight.helpers.commands.pin.difference import compare, schema_paths
 
 PROJECT = "usr/projects/shop/.a0proj/plugins/agent_guild_preflight/config.json"
 GUILD = "http://127.0.0.1:9"  # a local service; nobody is there, and nobody may ask
@@ -1082,7 +1082,7 @@ def test_the_deadline_is_the_configured_one(
 
     def list_tools(_: object, seconds: float) -> None:
         given.append(seconds)
-        raise catalogue.NoCatalogue(catalogue.Failure.TIMEOUT, None)
+        raise catalogue.NoCatalogue(catalogue.NotListed.TIMEOUT, None)
 
     monkeypatch.setattr(catalogue, "list_tools", list_tools)
     zero.use(PUBLIC, init_timeout=own)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import pins
+from usr.plugins.agent_guild_preflight.helpers.binding import pins
 
 NAN = float("nan")
 INFINITY = float("inf")

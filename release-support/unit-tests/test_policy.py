@@ -3,17 +3,25 @@
 from itertools import chain, combinations, product
 
 import pytest
-from usr.plugins.agent_guild_preflight.helpers.claims import NO_CLAIMS, Claims, EvidenceUnavailable
-from usr.plugins.agent_guild_preflight.helpers.contract import ContractViolation, Observation
-from usr.plugins.agent_guild_preflight.helpers.policy import (
-    Decision,
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import ContractViolation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
+    NO_CLAIMS,
+    Claims,
+    EvidenceUnavailable,
+)
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
+    Check,
+    Status,
+    Verdict,
+)
+from usr.plugins.agent_guild_preflight.helpers.policy import Decision, decide
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
     OnCaution,
     OnUnavailable,
     Policy,
-    decide,
 )
-from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
 UNREACHABLE = {"resolve", "connect", "tls"}
 

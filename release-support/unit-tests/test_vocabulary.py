@@ -9,9 +9,14 @@ import pytest
 from helpers.errors import RepairableException, format_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from usr.plugins.agent_guild_preflight.helpers import wording
-from usr.plugins.agent_guild_preflight.helpers.contract import Observation
+from usr.plugins.agent_guild_preflight.helpers import message
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
+    Check,
+    Status,
+    Verdict,
+)
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.reasons import (
     NextStep,
@@ -21,7 +26,6 @@ from usr.plugins.agent_guild_preflight.helpers.reasons import (
     SubReason,
 )
 from usr.plugins.agent_guild_preflight.helpers.untrusted import untrusted
-from usr.plugins.agent_guild_preflight.helpers.verdicts import Check, Status, Verdict
 
 # The design's tables, in its order: reason, stage, next step.
 REASONS = [
@@ -244,12 +248,12 @@ def seen(**more: object) -> Observation:
     ids=lambda value: value.reason.value if isinstance(value, Judgement) else "",
 )
 def test_the_line_for_each_reason(made: Judgement, expected: str) -> None:
-    assert wording.line(made) == START + expected
+    assert message.line(made) == START + expected
 
 
 @pytest.mark.parametrize("sub_reason", SubReason)
 def test_every_sub_reason_is_named_beside_its_reason(sub_reason: SubReason) -> None:
-    made = wording.line(judgement(sub_reason.reason, sub_reason))
+    made = message.line(judgement(sub_reason.reason, sub_reason))
 
     assert made.startswith(f"{START}{sub_reason.reason.value} ({sub_reason.value}). ")
     assert made.isprintable()
@@ -260,10 +264,10 @@ def test_the_same_cause_gives_the_same_line_times_aside() -> None:
     cause = {"reason": Reason.DO_NOT_DELEGATE, "cache_ttl_seconds": 0.0}
     other = seen(requested_at=later, method="x", limits="y", details=dict.fromkeys(Check, "z"))
 
-    first = wording.line(judgement(**cause, observation=SEEN, tool="a"))
+    first = message.line(judgement(**cause, observation=SEEN, tool="a"))
 
-    assert first == wording.line(judgement(**cause, observation=other, tool="b\nc"))
-    moved = wording.line(judgement(**cause, observation=seen(observed_at=later)))
+    assert first == message.line(judgement(**cause, observation=other, tool="b\nc"))
+    moved = message.line(judgement(**cause, observation=seen(observed_at=later)))
     assert moved == first.replace("2026-10-01T12:00:01Z", "2026-10-02T00:00:00Z")
     assert "REMOTE" not in first
 
@@ -276,7 +280,7 @@ def test_the_next_step_waits_until_the_evidence_has_expired(age: float, seconds:
 
 
 def test_a_long_server_name_is_cut() -> None:
-    made = wording.line(judgement(Reason.URL_MISMATCH, server="w" * 128))
+    made = message.line(judgement(Reason.URL_MISMATCH, server="w" * 128))
 
     assert f"Server: {'w' * 64}. " in made
 
@@ -298,7 +302,7 @@ def raised_while_handling(text: str) -> GuildPreflightError:
 
 
 def test_a_denial_has_nothing_to_show_but_its_line() -> None:
-    text = wording.line(judgement(Reason.URL_MISMATCH))
+    text = message.line(judgement(Reason.URL_MISMATCH))
 
     error = raised_while_handling(text)
 
@@ -316,7 +320,7 @@ def test_a_denial_has_nothing_to_show_but_its_line() -> None:
 
 
 def test_the_framework_shows_the_line_first() -> None:
-    text = wording.line(judgement(Reason.URL_MISMATCH))
+    text = message.line(judgement(Reason.URL_MISMATCH))
 
     shown = format_error(raised_while_handling(text))
 

@@ -29,7 +29,8 @@ from stage.boot import PLUGIN
 from stage.chats import Chat, Operator
 from stage.tap import Tap
 from stage.tool_server import HOSTILE_TOOLS, SPECIAL_TOOLS, running
-from usr.plugins.agent_guild_preflight.helpers import evaluation, guild_preflight
+from usr.plugins.agent_guild_preflight.helpers import evaluation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
 
 # Public, and never connected to: a live server object is only made to name it.
 PUBLIC_URL = "https://tools.example.com/mcp"
@@ -430,6 +431,11 @@ class Scene:
         assert item["heading"] == f"Agent Guild preflight: {decision}"
         assert not item["content"]
         fields = dict(item["kvps"])
+        if unforeseen is not None:
+            # The class, and the line of ours where it was raised: never the text.
+            place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
+            assert re.fullmatch(place, fields["unforeseen"])
+            assert chat.records[-1]["unforeseen"] == fields.pop("unforeseen")
         assert fields == {
             "decision": decision,
             "reason": cause,
@@ -440,7 +446,6 @@ class Scene:
             "tolerated": ", ".join(tolerated) or "nothing",
             "next_step": next_step,
             **({"refused_by": "floor"} if is_floor else {}),
-            **({} if unforeseen is None else {"unforeseen": unforeseen}),
         }
 
 
@@ -495,7 +500,7 @@ def scene(
     """A fresh scene: nothing is configured, nothing is remembered."""
     operator.unconfigure()
     operator.forget_extensions()
-    monkeypatch.setattr(guild_preflight, "_cache", guild_preflight.ObservationCache())
+    monkeypatch.setattr(observe, "_cache", cache.ObservationCache())
     with ExitStack() as closing:
         yield Scene(operator, session_taps[0], monkeypatch, closing)
 
@@ -504,7 +509,7 @@ def scene(
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Move the clock that evidence ages on; it stands still otherwise."""
     now = [1000.0]
-    monkeypatch.setattr(guild_preflight, "boot_seconds", lambda: now[0])
+    monkeypatch.setattr(cache, "boot_seconds", lambda: now[0])
 
     def advance(seconds: float) -> None:
         now[0] += seconds

@@ -9,7 +9,7 @@ from helpers.mcp_handler import MCPConfig, MCPTool
 from stage import chats
 from stage.tool_server import stdio_server
 from usr.plugins.agent_guild_preflight.helpers import host
-from usr.plugins.agent_guild_preflight.helpers.configuration import Approval
+from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
 
 DENIED = {"protocol_handshake": "failed"}
 LINE_BREAK = "MARKER line\nbreak"

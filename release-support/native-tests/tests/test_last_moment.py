@@ -118,7 +118,8 @@ def test_a_check_that_fails_itself(scene, change_later):
     assert [record["id"]] == found
     assert (record["decision"], record["reason"]) == ("refused", "internal_error")
     assert scene.told() == scene.line("internal_error", "operator", statuses=HEALTHY)
-    assert scene.chat.log_lines[-1]["kvps"]["unforeseen"] == "LookupError"
+    assert re.fullmatch("LookupError in gate, line [0-9]+", record["unforeseen"])
+    assert scene.chat.log_lines[-1]["kvps"]["unforeseen"] == record["unforeseen"]
     assert SECRET not in json.dumps([record, scene.told(), scene.chat.log_lines])
     assert scene.tap.count(CALL) == 0
 

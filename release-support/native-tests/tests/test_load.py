@@ -19,7 +19,8 @@ from helpers.mcp_handler import MCPConfig
 from local_guild.wire import Wait
 from stage import chats
 from stage.boot import PLUGIN
-from usr.plugins.agent_guild_preflight.helpers import gate, guild_preflight, host
+from usr.plugins.agent_guild_preflight.helpers import gate, host
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe, single_flight
 
 NAME = "tools.echo"
 WAIT_SECONDS = 20.0
@@ -33,8 +34,8 @@ RECORD_KEYS = {"id", "at", "decision", "reason", "server", "tool", "endpoint", "
 @pytest.fixture
 def flights(scene):
     """The gate's requests, under eyes of our own."""
-    fresh = type(guild_preflight._flights)()
-    scene.patch.setattr(guild_preflight, "_flights", fresh)
+    fresh = single_flight.SingleFlight()
+    scene.patch.setattr(observe, "_single_flight", fresh)
     return fresh
 
 
@@ -83,8 +84,8 @@ async def steps_then_cancel(agent, steps):
     call = asyncio.create_task(gate.guard(agent, NAME))
     for _ in range(steps):
         await asyncio.sleep(0)
-    turn(guild_preflight._flights)
-    turn(guild_preflight._flights)
+    turn(observe._single_flight)
+    turn(observe._single_flight)
     is_done = call.done()
     call.cancel()
     (outcome,) = await asyncio.gather(call, return_exceptions=True)
@@ -147,7 +148,7 @@ def test_calls_that_are_cancelled_until_one_is_through(scene, flights, ttl):
 
     for turns in range(1, MAX_STEPS):
         if ttl:
-            guild_preflight._cache = guild_preflight.ObservationCache()
+            observe._cache = cache.ObservationCache()
         scene.chat = scene.new_chat()
         is_through = on_own_loop(until_through(bind(scene.chat), turns))
         assert len(scene.chat.records) == len(scene.chat.log_lines) == is_through

@@ -20,7 +20,15 @@ from helpers import persist_chat
 from local_guild.answers import CHECKS
 from local_guild.wire import Wait
 from stage import chats
-from usr.plugins.agent_guild_preflight.helpers import contract, evidence
+from usr.plugins.agent_guild_preflight.helpers import records
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight import contract
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
+    Check,
+    Status,
+    Verdict,
+)
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
@@ -73,14 +81,14 @@ def test_decisions_stay_with_the_parent(scene, children, count, statuses):
         return [Wait(answerable[number]), *scene.answers(statuses, method=f"{number}")(head)]
 
     made = queue.Queue()
-    keep = evidence.keep
+    keep = records.keep
 
     def noted(agent, judgement, record_id, **how):
         keep(agent, judgement, record_id, **how)
         if agent is scene.chat.agent:
             made.put((judgement.observation.method, record_id))
 
-    scene.patch.setattr(evidence, "keep", noted)
+    scene.patch.setattr(records, "keep", noted)
     scene.serve(play)
     scene.protect(timeout_seconds=15)
     contexts = len(AgentContext.all())
@@ -258,12 +266,12 @@ def longest(reason, sub_reason, server):
     """Give the judgement with the longest fields that there can be."""
     label = "a" * 63
     host = ".".join([label, label, label, "a" * 61])
-    statuses = dict.fromkeys(contract.Check, contract.Status.UNKNOWN)
+    statuses = dict.fromkeys(Check, Status.UNKNOWN)
     now = datetime.now(UTC)
-    observation = contract.Observation(
-        verdict=contract.Verdict.DELEGATE_WITH_CAUTION,
+    seen = Observation(
+        verdict=Verdict.DELEGATE_WITH_CAUTION,
         statuses=statuses,
-        details=dict.fromkeys(contract.Check, "\\" * contract.MAX_DETAIL_CHARACTERS),
+        details=dict.fromkeys(Check, "\\" * contract.MAX_DETAIL_CHARACTERS),
         other_checks=contract.MAX_OTHER_CHECKS,
         other_failed=contract.MAX_OTHER_CHECKS,
         method="\\" * 600,
@@ -279,10 +287,11 @@ def longest(reason, sub_reason, server):
         server=server,
         endpoint=f"https://{host}:65535",
         tool="\\" * 5_000,
-        observation=observation,
+        observation=seen,
         tolerated=CHECKS,
         guild_origin=f"https://{host}:65535",
         cache_ttl_seconds=86_400.0,
+        unforeseen=Unforeseen("E" * 64, "guild_preflight.single_flight", 99_999),
     )
 
 
@@ -299,9 +308,9 @@ def test_twenty_of_the_largest_records(server):
     causes += [(sub_reason.reason, sub_reason) for sub_reason in SubReason]
     largest = 0
     for number, cause in enumerate(causes):
-        evidence.keep(agent, longest(*cause, server), f"{number:032x}")
+        records.keep(agent, longest(*cause, server), f"{number:032x}")
         text = json.dumps(data[DECISIONS][-1], ensure_ascii=False)
         largest = max(largest, len(text.encode()))
-    assert len(data[DECISIONS]) == evidence.MAX_RECORDS == 20
+    assert len(data[DECISIONS]) == records.MAX_RECORDS == 20
     # The bound is near, so that this test has the longest fields indeed.
-    assert evidence.MAX_RECORD_BYTES * 0.5 < largest <= evidence.MAX_RECORD_BYTES
+    assert records.MAX_RECORD_BYTES * 0.5 < largest <= records.MAX_RECORD_BYTES

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from helpers.mcp_handler import MCPConfig
 from stage.tool_server import stdio_server
-from usr.plugins.agent_guild_preflight.helpers import evaluation, evidence, host
+from usr.plugins.agent_guild_preflight.helpers import evaluation, host, records
 
 MALFORMED = '{"protected_servers": '
 INTERNAL = "internal_error"
@@ -244,7 +244,7 @@ def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     assert MARKER not in json.dumps([record, *everything.chat.shown, *everything.chat.log_lines])
 
 
-@pytest.mark.parametrize("seam", ["demands_for", "look"])
+@pytest.mark.parametrize("seam", ["layers_for", "look"])
 def test_a_gate_that_fails_before_it_knows_the_server(everything, seam):
     """Any MCP call may be a protected one, then; a local tool is not."""
     everything.operator.configure(everything.settings())
@@ -262,7 +262,7 @@ def test_a_gate_that_fails_before_it_knows_the_server(everything, seam):
 def test_a_gate_that_cannot_say_what_is_wrong_with_the_settings(everything, raw):
     """They refuse the call all the same."""
     everything.operator.configure(raw)
-    everything.patch.setattr(evidence, "write_configuration_log", fail)
+    everything.patch.setattr(records, "write_configuration_log", fail)
     everything.call("tools.echo")
     server = None if raw == MALFORMED else "tools"
     assert everything.told() == everything.line(INTERNAL, "operator", server=server, endpoint=None)
@@ -273,8 +273,8 @@ def test_a_failure_has_ended_before_anything_is_kept(everything):
     """Whoever logs what is being handled, with the record, must find nothing of it."""
     handled = []
     everything.operator.configure(everything.settings())
-    everything.patch.setattr(host, "demands_for", fail)
-    everything.patch.setattr(evidence, "write_log", lambda *_: handled.append(sys.exception()))
+    everything.patch.setattr(host, "layers_for", fail)
+    everything.patch.setattr(records, "write_log", lambda *_: handled.append(sys.exception()))
     everything.call("tools.echo")
     assert handled == [None]
 
@@ -283,7 +283,7 @@ def test_a_failure_has_ended_before_anything_is_kept(everything):
 def test_a_gate_that_cannot_keep_its_record(everything, seam):
     """A decision that leaves no trace is none: refused, and the call leaves no second record."""
     everything.operator.configure(everything.settings())
-    everything.patch.setattr(evidence, seam, fail)
+    everything.patch.setattr(records, seam, fail)
     everything.call("tools.echo")
     assert everything.told() == everything.line(INTERNAL, "operator", statuses=None)
     assert everything.tap.connections == 0

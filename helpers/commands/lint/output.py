@@ -1,0 +1,183 @@
+"""What `lint` has to say: lines for a person, data for a program.
+
+Rules of this module:
+
+1. Problems come first, then warnings; each names its code, which `--json` gives as well.
+2. Paths of keys are shown as `problems` shows them. All else that is not ours is `visible`.
+
+The module imports nothing of the framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from ...settings.in_force import Layer
+from ...settings.locations import ConfigFile, Locations
+from ...settings.problems import Problem
+from ...terms import Term
+from ...untrusted import visible
+from ..shared.findings import STOPS_THE_GATE, Found
+from ..shared.output import Exit, Output
+from ..shared.protection import protected_names
+from .json_text import BrokenText
+from .nearest import Setting
+
+NO_REDIRECT: Final = "no_redirect"
+NOBODY_CAN_TELL: Final = "nobody can tell which servers are protected, so every MCP tool is refused"
+
+
+class Role(Term):
+    """What another settings file counts for; the value is for a program."""
+
+    words: str
+
+    FLOOR = "floor", "in force as well, as the floor"
+    NOTHING = "nothing", "counts for nothing here"
+    OTHER_AGENTS = "other_agents", "counts for other agents"
+
+
+class OtherFile(NamedTuple):
+    """A settings file that is not the selected one."""
+
+    file: ConfigFile
+    role: Role
+
+
+class LocatedProblem(NamedTuple):
+    """A problem of a file in force.
+
+    Attributes:
+        file: the file's path below the root.
+        path: the path of the key; empty for the whole file.
+        problem: what is wrong.
+        nearest: the setting that a misspelled key may mean.
+        fault: why the file cannot be read.
+    """
+
+    file: str
+    path: str
+    problem: Problem
+    nearest: Setting | None = None
+    broken_text: BrokenText | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found.
+
+    Attributes:
+        place: where.
+        selected: the settings file in force.
+        others: the other ones that there are.
+        demands: the settings in force.
+        problems, warnings: what is wrong, and what is worth a warning.
+        answers: what each URL answered, None where it does not redirect; None in place of all
+            where nobody was asked.
+    """
+
+    locations: Locations
+    selected: ConfigFile
+    others: Sequence[OtherFile]
+    layers: Sequence[Layer]
+    problems: Sequence[LocatedProblem]
+    warnings: Sequence[Found]
+    answers: Sequence[tuple[str, Found | None]] | None = None
+
+    def output(self) -> Output:
+        """Give the outcome."""
+        lines = [*self._head(), ""]
+        for located in self.problems:
+            lines += [*_lines_of_problem(located), ""]
+        for found in self.warnings:
+            lines += [*_lines_of_warning(found), ""]
+        is_stopped = any(found.finding in STOPS_THE_GATE for found in self.warnings)
+        counts = [_count(len(self.problems), "problem"), _count(len(self.warnings), "warning")]
+        lines.append(", ".join(counts) + "; nothing is checked here" * is_stopped)
+        is_wrong = is_stopped or self.problems
+        return Output(Exit.CONFIGURATION if is_wrong else Exit.FINE, lines, self._data())
+
+    def _head(self) -> list[str]:
+        lines = [f"in force: {self._shown(self.selected)}"]
+        lines += [f"{role.words}: {self._shown(file)}" for file, role in self.others]
+        if any(layer.protected is None for layer in self.layers):
+            lines.append(f"protected: {NOBODY_CAN_TELL}")
+        else:
+            names = ", ".join(visible(name) for name in protected_names(self.layers))
+            lines.append(f"protected: {names or 'nothing'}")
+        silent = [url for url, found in self.answers or () if found is None]
+        return lines + [f"does not redirect: {url}" for url in silent]
+
+    def _shown(self, file: ConfigFile) -> str:
+        return f"{self.locations.shown(file.path)} ({file.scope.value})"
+
+    def _data(self) -> dict[str, Any]:
+        can_tell = all(layer.protected is not None for layer in self.layers)
+        data: dict[str, Any] = {
+            "selected": self._data_of_file(self.selected),
+            "others": [
+                {**self._data_of_file(file), "counts_for": role.value} for file, role in self.others
+            ],
+            "protected": protected_names(self.layers) if can_tell else None,
+            "problems": [_data_of_problem(located) for located in self.problems],
+            "warnings": [_data_of_warning(found) for found in self.warnings],
+        }
+        if self.answers is not None:
+            data["answers"] = [
+                {"url": url, "answer": found.finding.value if found else NO_REDIRECT}
+                for url, found in self.answers
+            ]
+        return data
+
+    def _data_of_file(self, file: ConfigFile) -> dict[str, str]:
+        return {"file": self.locations.shown(file.path), "scope": file.scope.value}
+
+
+def _lines_of_problem(located: LocatedProblem) -> list[str]:
+    said = f"{located.path or 'The file'} {located.problem.value}."
+    lines = [f"problem {_code(located.problem)}: {located.file}: {said}"]
+    if located.nearest is not None:
+        lines.append(f"  Nearest: {located.nearest.words}.")
+    if located.broken_text is not None:
+        lines.append(f"  {located.broken_text.sentence}")
+    return [*lines, f"  What to do: {located.problem.remedy}"]
+
+
+def _lines_of_warning(found: Found) -> list[str]:
+    lines = [f"warning {found.finding.value}: {found.subject}: {found.finding.sentence}"]
+    if found.detail:
+        lines.append(f"  {found.detail}")
+    return [*lines, f"  What to do: {found.finding.remedy}"]
+
+
+def _data_of_problem(located: LocatedProblem) -> dict[str, Any]:
+    return {
+        "file": located.file,
+        "path": located.path,
+        "problem": _code(located.problem),
+        "sentence": located.problem.value,
+        "remedy": located.problem.remedy,
+        "nearest": located.nearest.path if located.nearest else None,
+        "fault": located.broken_text._asdict() if located.broken_text else None,
+    }
+
+
+def _data_of_warning(found: Found) -> dict[str, Any]:
+    return {
+        "warning": found.finding.value,
+        "subject": found.subject,
+        "sentence": found.finding.sentence,
+        "detail": found.detail,
+        "remedy": found.finding.remedy,
+    }
+
+
+def _code(problem: Problem) -> str:
+    """Give a problem's name for a program; its value is the sentence."""
+    return problem.name.lower()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

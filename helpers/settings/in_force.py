@@ -1,0 +1,135 @@
+"""Which settings must a call satisfy? The file in force, and the floor below it.
+
+Rules of this module:
+
+1. The framework's most specific file is in force, whole. A call must satisfy it.
+2. `floor: true` in the global file keeps that file in force as well: a call must satisfy both,
+   each with its own policy. Anywhere else `floor` is a problem.
+3. When nobody can tell whether the global file has a floor, because it cannot be read, is no
+   object, says neither true nor false, or says nothing but has a key that is no setting and
+   may be a misspelled one, it is an invalid configuration like any other.
+4. A specific file must not choose who is asked: its `fixture_guild_origin` counts only when
+   the global file names the same one, and is left out otherwise.
+5. A file that holds exactly what the global one holds is the global one.
+
+The module imports nothing of the framework; its `normalize_name` is handed in.
+"""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from ..binding.approval import Approval
+from .configuration import Configuration
+from .problems import InvalidConfiguration, Problem
+from .reader import SETTINGS, local_origin, parse
+
+MAX_REMEMBERED: Final = 32  # pairs of files
+
+# The form without references: equal bytes are equal values, of equal types, in equal order.
+_EXACT: Final = 2
+
+
+class Source(StrEnum):
+    """Which file makes a demand."""
+
+    SELECTED = "selected"
+    FLOOR = "floor"
+
+
+class Layer(NamedTuple):
+    """One file that a call must satisfy.
+
+    Attributes:
+        source: which one.
+        settings: what it says, or what is wrong with it.
+    """
+
+    source: Source
+    settings: Configuration | InvalidConfiguration
+
+    @property
+    def protected(self) -> Mapping[str, Approval] | None:
+        """What is approved, by normalised name; None when nobody can tell."""
+        return self.settings.protected_servers
+
+
+# Stands for settings that are there and that the framework does not find, see `places`.
+MISREAD: Final = Layer(
+    Source.SELECTED, InvalidConfiguration((("", Problem.TAKEN_FOR_PATTERN),), None)
+)
+
+
+def layers_in_force(
+    selected: object, everywhere: object, *, normalize_name: Callable[[str], str]
+) -> tuple[Layer, ...]:
+    """Give the settings that a call must satisfy.
+
+    Args:
+        selected: what the most specific file holds, as parsed JSON or YAML, or `UNREADABLE`.
+        everywhere: the same of the global file.
+        normalize_name: the framework's normalisation of server names.
+
+    Returns:
+        The demand of the file in force, then that of the floor, if there is one.
+    """
+    files = _exact((selected, everywhere))
+    if files is None:
+        return _layers_in_force(selected, everywhere, normalize_name)
+    return _remembered(files, normalize_name)
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def _remembered(files: bytes, normalize_name: Callable[[str], str]) -> tuple[Layer, ...]:
+    """Read what was read before: the framework gives the files anew for every call."""
+    selected, everywhere = marshal.loads(files)
+    return _layers_in_force(selected, everywhere, normalize_name)
+
+
+def _layers_in_force(
+    selected: object, everywhere: object, normalize_name: Callable[[str], str]
+) -> tuple[Layer, ...]:
+    exact = _exact(selected)
+    if selected is everywhere or (exact is not None and exact == _exact(everywhere)):
+        return (Layer(Source.SELECTED, _read(selected, normalize_name)),)
+    settings = _read(selected, normalize_name, is_global=False)
+    if isinstance(settings, Configuration):
+        named_everywhere = settings.fixture_guild_origin == local_origin(everywhere)
+        settings = settings if named_everywhere else replace(settings, fixture_guild_origin=None)
+    layer = Layer(Source.SELECTED, settings)
+    if _has_no_floor(everywhere):
+        return (layer,)
+    return layer, Layer(Source.FLOOR, _read(everywhere, normalize_name))
+
+
+def _has_no_floor(everywhere: object) -> bool:
+    """Say whether the global file surely has no floor."""
+    if not isinstance(everywhere, dict):
+        return False
+    if "floor" not in everywhere:
+        return SETTINGS.issuperset(everywhere)
+    return everywhere["floor"] is None or everywhere["floor"] is False
+
+
+def _read(
+    raw: object, normalize_name: Callable[[str], str], **where: Any
+) -> Configuration | InvalidConfiguration:
+    try:
+        return parse(raw, normalize_name=normalize_name, **where)
+    except InvalidConfiguration as invalid:
+        # It may be kept for long, and must keep nothing of the stack.
+        invalid.__context__ = None
+        return invalid.with_traceback(None)
+
+
+def _exact(value: object) -> bytes | None:
+    """Give bytes that are equal for equal values only; None where marshal knows none."""
+    try:
+        return marshal.dumps(value, _EXACT)  # type: ignore[arg-type]
+    except ValueError:  # not of plain values only, or nested without end
+        return None

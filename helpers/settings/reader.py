@@ -1,0 +1,235 @@
+"""What did the operator ask for? The settings, read without guessing.
+
+Rules of this module:
+
+1. null or absent means the default; anything else of the wrong type is a problem.
+   `"false"` is no boolean, `true` is no number, NaN is no duration.
+2. An unknown key is a problem at every level: a typo must not widen a policy.
+3. A whole file that is null, a list or a text is no configuration.
+4. All problems are reported together, each with the path of its key, never with a value.
+5. Two protected names that the framework would normalise alike are a problem.
+6. When `protected_servers` is absent or unreadable and anything else is wrong, nobody can
+   tell which servers are protected. `InvalidConfiguration.protected_servers` is None then.
+
+The module imports nothing of the framework; its `normalize_name` is handed in.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from ..binding.approval import Approval
+from ..binding.pins import is_digest
+from ..guild_preflight.verdicts import Check
+from .configuration import Configuration, OnCaution, OnUnavailable, Policy
+from .files import UNREADABLE
+from .problems import InvalidConfiguration, Problem, shown_path
+
+MAX_TIMEOUT_SECONDS: Final = 15.0
+MAX_CACHE_TTL_SECONDS: Final = 86_400.0
+MAX_NAME_CHARACTERS: Final = 128
+
+# A local service is a bare loopback origin: one that cannot lead anywhere else.
+_LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def parse(
+    raw: object, *, normalize_name: Callable[[str], str], is_global: bool = True
+) -> Configuration:
+    """Read the settings.
+
+    Args:
+        raw: what the configuration file holds, as parsed JSON or YAML, or `UNREADABLE`.
+        normalize_name: the framework's normalisation of server names.
+        is_global: it is the global file, where `floor` may stand.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        InvalidConfiguration: with every problem found.
+    """
+    reader = _Reader()
+    settings = reader.section(raw, "", SETTINGS, required=True)
+    policy = reader.section(settings.get("policy"), "policy", _POLICY_SETTINGS)
+    protected = reader.protected_servers(settings.get("protected_servers"), normalize_name)
+    if not is_global and settings.get("floor") is not None:
+        reader.report("floor", Problem.FLOOR_ELSEWHERE)
+    configuration = Configuration(
+        protected_servers=MappingProxyType(protected or {}),  # remembered, so not to be changed
+        policy=Policy(
+            required_proven=reader.checks(policy, "required_proven"),
+            tolerate_unknown_required=reader.flag(policy, "tolerate_unknown_required", "policy."),
+            on_caution=reader.choice(policy, "on_caution", OnCaution.DENY),
+            on_unavailable=reader.choice(policy, "on_unavailable", OnUnavailable.DENY),
+        ),
+        timeout_seconds=reader.seconds(settings, "timeout_seconds", 5.0, MAX_TIMEOUT_SECONDS),
+        cache_ttl_seconds=reader.seconds(
+            settings, "cache_ttl_seconds", 300.0, MAX_CACHE_TTL_SECONDS, zero=True
+        ),
+        allow_private_hosts=reader.flag(settings, "allow_private_hosts"),
+        fixture_guild_origin=reader.local_origin(settings, "fixture_guild_origin"),
+        floor=reader.flag(settings, "floor") if is_global else False,
+    )
+    if reader.problems:
+        raise InvalidConfiguration(tuple(reader.problems), protected)
+    return configuration
+
+
+def local_origin(raw: object) -> str | None:
+    """Give the local service that a configuration names, whatever else it holds.
+
+    Args:
+        raw: what a configuration file holds.
+
+    Returns:
+        The origin, or None where the file names no valid one.
+    """
+    origin = raw.get("fixture_guild_origin") if isinstance(raw, dict) else None
+    return origin if isinstance(origin, str) and _is_local_origin(origin) else None
+
+
+def _is_local_origin(text: str) -> bool:
+    match = _LOCAL_ORIGIN.fullmatch(text)
+    return match is not None and int(match.group(1)) <= 65535
+
+
+SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
+_POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
+SERVER_SETTINGS: Final = ("url", "tools")
+
+
+class _Reader:
+    """Reads one setting at a time and collects the problems."""
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[str, Problem]] = []
+
+    def report(self, path: str, problem: Problem) -> None:
+        self.problems.append((shown_path(path), problem))
+
+    def section(
+        self, value: object, path: str, known: Collection[str], *, required: bool = False
+    ) -> dict[str, Any]:
+        if value is None and not required:
+            return {}
+        if not isinstance(value, dict):
+            unreadable = value is UNREADABLE
+            self.report(path, Problem.UNREADABLE if unreadable else Problem.NOT_AN_OBJECT)
+            return {}
+        for key in value:
+            if key not in known:
+                self.report(f"{path}.{key}" if path else str(key), Problem.UNKNOWN_KEY)
+        return value
+
+    def protected_servers(
+        self, value: object, normalize_name: Callable[[str], str]
+    ) -> dict[str, Approval] | None:
+        """Give what is approved by normalised name, or None where the names are unreadable."""
+        if value is None:
+            return None
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            self.report("protected_servers", Problem.NOT_AN_OBJECT)
+            return None
+        protected: dict[str, Approval] = {}
+        for key, approved in value.items():
+            name = normalize_name(key)
+            path = f"protected_servers.{key}"
+            if not 0 < len(name) <= MAX_NAME_CHARACTERS:
+                self.report(path, Problem.NAME_UNUSABLE)
+            if name in protected:
+                self.report(path, Problem.NAME_TWICE)
+                name = f"{name} ({len(protected)})"  # this one's URL is protected no less
+            protected[name] = self.approval(name, approved, path)
+        return protected
+
+    def approval(self, name: str, value: object, path: str) -> Approval:
+        if isinstance(value, str):
+            return Approval(name, value)
+        if not isinstance(value, dict):
+            self.report(path, Problem.NOT_A_SERVER)
+            return Approval(name, "")
+        server = self.section(value, path, SERVER_SETTINGS)
+        url = server.get("url")
+        if not isinstance(url, str):
+            self.report(f"{path}.url", Problem.NOT_TEXT)
+            url = ""
+        return Approval(name, url, self.pins(server.get("tools"), f"{path}.tools"))
+
+    def pins(self, value: object, path: str) -> Mapping[str, str] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.report(path, Problem.NOT_AN_OBJECT)
+            return {}
+        for tool, digest in value.items():
+            if not (isinstance(tool, str) and isinstance(digest, str) and is_digest(digest)):
+                self.report(f"{path}.{tool}", Problem.NOT_A_DIGEST)
+        return MappingProxyType(dict(value))
+
+    def flag(self, settings: Mapping[str, Any], key: str, prefix: str = "") -> bool:
+        value = settings.get(key)
+        if value is not None and not isinstance(value, bool):
+            self.report(prefix + key, Problem.NOT_BOOLEAN)
+        return value is True
+
+    def seconds(
+        self,
+        settings: Mapping[str, Any],
+        key: str,
+        default: float,
+        limit: float,
+        *,
+        zero: bool = False,
+    ) -> float:
+        value = settings.get(key)
+        if value is None:
+            return default
+        is_number = type(value) is int or (type(value) is float and not math.isnan(value))
+        if not is_number:
+            self.report(key, Problem.NOT_A_NUMBER)
+        elif not (0 < value <= limit or (zero and value == 0)):
+            self.report(key, Problem.OUT_OF_RANGE)
+        else:
+            return float(value)
+        return default
+
+    def choice(self, policy: Mapping[str, Any], key: str, default: Choice) -> Choice:
+        value = policy.get(key)
+        if value is None:
+            return default
+        try:
+            return type(default)(value)
+        except ValueError:
+            self.report(f"policy.{key}", Problem.NOT_A_CHOICE)
+            return default
+
+    def checks(self, policy: Mapping[str, Any], key: str) -> tuple[Check, ...]:
+        value = policy.get(key)
+        if value is None:
+            return Policy().required_proven
+        try:
+            checks = tuple(Check(item) for item in value) if isinstance(value, list) else None
+        except ValueError:
+            checks = None
+        if checks is None or len(set(checks)) != len(checks):
+            self.report(f"policy.{key}", Problem.NOT_CHECK_NAMES)
+            return Policy().required_proven
+        return checks
+
+    def local_origin(self, settings: Mapping[str, Any], key: str) -> str | None:
+        value = settings.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not _is_local_origin(value):
+            self.report(key, Problem.NOT_LOCAL_ORIGIN)
+            return None
+        return value
