@@ -3,7 +3,7 @@
 The framework shows a model the whole traceback of a repairable exception, with source lines
 and the text of any exception chained to it. The class below has none to show: its qualified
 name ends in "Error", so that its line comes first, and traceback, cause and context are
-always None. It is raised after every `except` block has ended, with the line that `wording`
+always None. It is raised after every `except` block has ended, with the line that `message`
 gives.
 """
 

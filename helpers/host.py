@@ -5,8 +5,8 @@ Rules of this module:
 1. The identity of a call is the bound tool. The name that the hook is told may be an
    alias, or belong to another call; it is only ever compared.
 2. Servers are looked up as the framework itself does when the tool runs, and turned into
-   a plain view at once; nothing of the framework goes further into the gate, except the
-   agent itself.
+   plain views. Of the framework only the agent and the configuration that `look` reads leave
+   this room, and no other room looks into them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _is_qualified(name: str) -> bool:
 
 
 def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Approval | None:
-    """Give the approval of the server that an alias, unknown to the agent by now, stands for.
+    """Return the approval of the server behind an alias that the agent no longer maps.
 
     Args:
         name: any name; one with a dot names its server itself and is no alias.
@@ -124,7 +124,7 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
         agent: the calling agent; its project and profile choose the file in force.
 
     Returns:
-        The demand of that file, then that of the floor, if there is one.
+        The layer of that file, then that of the floor, if there is one.
     """
     project = projects.get_context_project_name(agent.context) or ""
     if is_misread(_ROOT, project, agent.config.profile or ""):
@@ -176,7 +176,7 @@ def look(servers: Any, qualified_name: str, *, pinned: bool = False) -> View:
 
 
 def concerned_agents(agent: Any) -> tuple[Any, ...]:
-    """Give the agents with whom a decision is kept.
+    """Return the agents with whom a decision is kept.
 
     Args:
         agent: the calling agent.

@@ -21,7 +21,7 @@ MAX_SERVER_CHARACTERS: Final = 64
 
 
 def line(judgement: Judgement) -> str:
-    """Give the line that says why a call was refused.
+    """Return the line that says why a call was refused.
 
     Args:
         judgement: a refusing judgement.
@@ -40,7 +40,7 @@ def line(judgement: Judgement) -> str:
 
 
 def cause(judgement: Judgement) -> str:
-    """Give the reason, with the sub-reason where there is one."""
+    """Return the reason, with the sub-reason where there is one."""
     if judgement.reason is None:
         return ""
     if judgement.sub_reason is None:

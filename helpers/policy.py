@@ -88,7 +88,7 @@ def _tolerates(evidence: EvidenceUnavailable | ContractViolation, policy: Policy
 
 
 def _refused_claims(claims: Claims, policy: Policy) -> bool:
-    """Say whether an answer claims anything that would refuse, had the answer been valid."""
+    """Whether an answer claims anything that would refuse, had the answer been valid."""
     if claims.failed or Verdict.DO_NOT_DELEGATE in claims.verdicts:
         return True
     cautious = Verdict.DELEGATE_WITH_CAUTION in claims.verdicts

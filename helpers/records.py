@@ -134,7 +134,7 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
 
 
 def new_id() -> str:
-    """Give the id of a call's record: a number, after what no other process has."""
+    """Return the id of a call's record: a number, after what no other process has."""
     return f"{_PROCESS}{next(_numbers):016x}"
 
 
@@ -146,7 +146,7 @@ def _evidence_word(observation: Observation | None) -> str:
 
 @lru_cache(maxsize=1)
 def _written(seconds: int) -> str:
-    """Give a time since the epoch as the records show it; many decisions share a second."""
+    """Return a time since the epoch as the records show it; many decisions share a second."""
     return written(datetime.fromtimestamp(seconds, UTC))
 
 

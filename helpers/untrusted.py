@@ -1,4 +1,4 @@
-"""Remote text in a form that nothing can take for its own.
+"""Escape remote text so that nothing downstream parses or trusts it.
 
 A marked text is ASCII, without quotation marks, cut to size, and never the start of a JSON
 text: when a chat is deleted, the framework parses stored strings and acts on ids that it

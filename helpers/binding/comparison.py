@@ -8,12 +8,8 @@ Rules of this module:
    URL is the approved one byte for byte, it verifies TLS, no header of it names another
    host, and it exposes the tool. Where tools are pinned, this one is, there is one of its
    name, and its definition is the pinned one. The first of these that fails is the reason.
-3. Two bindings are equal only when nothing differs that decides where the call goes: the
-   URL, the transport, the scope, every header, and a pinned tool's definition.
 
-The comparison is pure: it works on a plain view of the servers, which `host` makes from
-the framework's own configuration. Views are made for every call, and tuples are made in a
-quarter of the time of frozen dataclasses. The module imports nothing of the framework.
+The comparison is pure: it works on views. The module imports nothing of the framework.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ class BindingRefused(Refusal):
 
 
 def classify(view: View, protected_servers: Mapping[str, Approval]) -> Approval | None:
-    """Say whether a call is protected, and by which approval.
+    """Whether a call is protected, and by which approval.
 
     Args:
         view: what there is under the name that the call goes to.
@@ -88,7 +84,7 @@ def _require_pinned(pin: str | None, definitions: tuple[str, ...]) -> None:
 
 
 def _same_host(url: str) -> frozenset[str]:
-    """Give every spelling in which a header may name the host of a canonical URL."""
+    """Return every spelling in which a header may name the host of a canonical URL."""
     scheme, _, authority, _ = url.split("/", 3)
     host, port = re.fullmatch(r"(.*?)(?::([0-9]+))?", authority).groups()  # type: ignore[union-attr]
     default = {"http:": "80", "https:": "443"}[scheme]

@@ -39,7 +39,7 @@ _DIGEST_KEY: Final = secrets.token_bytes(32)
 
 
 def named_hosts(headers: Any) -> tuple[str, ...]:
-    """Give the hosts that headers name, lower case, each as configured.
+    """Return the hosts that headers name, lower case, each as configured.
 
     Args:
         headers: a mapping or pairs of names and values; None or nothing for none.
@@ -57,7 +57,7 @@ def named_hosts(headers: Any) -> tuple[str, ...]:
 
 
 def headers_digest(headers: Any) -> bytes:
-    """Give what changes with any header and tells nothing about them.
+    """Return what changes with any header and tells nothing about them.
 
     Args:
         headers: as for `named_hosts`.
@@ -72,7 +72,7 @@ def headers_digest(headers: Any) -> bytes:
 
 
 def _pairs(headers: Any) -> list[tuple[str, str]]:
-    """Give headers as pairs of texts; what is none is taken for one that names no host of ours."""
+    """Return (name, value) pairs; unreadable headers count as naming a foreign host."""
     items = headers.items() if isinstance(headers, Mapping) else headers
     try:
         return [(_text(name), _text(value)) for name, value in items]

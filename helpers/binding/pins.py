@@ -38,12 +38,12 @@ _CANONICAL: Final = json.JSONEncoder(
 
 
 def is_digest(text: str) -> bool:
-    """Say whether a text has the form of a digest."""
+    """Whether a text has the form of a digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def canonical(tool: Mapping[str, Any]) -> bytes:
-    """Give the canonical form of a tool's definition.
+    """Return the canonical form of a tool's definition.
 
     Args:
         tool: the tool as the framework exposes it.
@@ -59,7 +59,7 @@ def canonical(tool: Mapping[str, Any]) -> bytes:
 
 
 def digest(tool: Mapping[str, Any]) -> str:
-    """Give the digest of a tool's definition.
+    """Return the digest of a tool's definition.
 
     Args:
         tool: the tool as the framework exposes it.

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from ..product import NAME, VERSION
 from ..settings.files import entries
 from ..settings.locations import PROFILE, Locations
 from .check import command as check
@@ -76,6 +77,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         description="See, check and pin what the gate protects.",
         epilog=f"exit codes: {exits}",
     )
+    parser.add_argument("--version", action="version", version=f"{NAME} {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         command = commands.add_parser(
@@ -111,7 +113,7 @@ def _add_agent(command: argparse.ArgumentParser) -> None:
 
 
 def _place(parser: argparse.ArgumentParser, root: Path, arguments: argparse.Namespace) -> Locations:
-    """Give the place that the arguments name; a project that is not there is a mistyped one."""
+    """Return the locations that the arguments name; a project that is not there is a mistyped one."""
     project = getattr(arguments, "project", "")
     locations = Locations(root, project, getattr(arguments, "profile", PROFILE))
     if project and project not in entries(root / "usr" / "projects"):

@@ -41,7 +41,7 @@ class ObservationCache:
                 self._kept.popitem(last=False)
 
     def fresh(self, key: Key, max_age_seconds: float) -> Observation | None:
-        """Give the kept observation with its age, if it is younger than the maximum."""
+        """Return the kept observation with its age, if it is younger than the maximum."""
         with self._lock:
             made, observation = self._kept.get(key, (0.0, None))
             if observation is None:
@@ -54,7 +54,7 @@ class ObservationCache:
 
 
 def boot_seconds() -> float:
-    """Give the seconds of a clock that also runs while the machine sleeps."""
+    """Return the seconds of a clock that also runs while the machine sleeps."""
     return time.clock_gettime(_BOOT_CLOCK) if _BOOT_CLOCK is not None else time.monotonic()
 
 

@@ -19,7 +19,7 @@ which they are applied; the first that fails names the sub-reason:
 
 Text of the answer is kept only where it is evidence (details, method, limits), and at once
 in a form that nothing can take for its own. Checks that are not known are kept as a count.
-A violation keeps what the answer claims, see `claims`. The module imports nothing of the
+A violation keeps what the answer claims, see `salvage`. The module imports nothing of the
 framework.
 """
 
@@ -92,7 +92,7 @@ def _broken(sub_reason: SubReason) -> NoReturn:
 
 
 def _decode(body: bytes) -> Any:
-    """Give the JSON value that the body holds (rules 1 to 3)."""
+    """Return the JSON value that the body holds (rules 1 to 3)."""
     if body.startswith(_BYTE_ORDER_MARKS):
         _broken(SubReason.ENCODING)
     try:
@@ -190,7 +190,7 @@ def _strings(fields: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _row(item: Any) -> tuple[str, str, str]:
-    """Give one check's name, status and detail; its other keys are dropped."""
+    """Return one check's name, status and detail; its other keys are dropped."""
     row = _typed(item, dict)
     return (
         _typed(row.get("check"), str),
@@ -200,7 +200,7 @@ def _row(item: Any) -> tuple[str, str, str]:
 
 
 def _statuses(rows: list[tuple[str, str, str]]) -> dict[str, Status]:
-    """Give every check's status by name (rules 6 and 7)."""
+    """Return every check's status by name (rules 6 and 7)."""
     names = [name for name, _, _ in rows]
     well_formed = (
         len(set(names)) == len(names) <= len(KNOWN_CHECKS) + MAX_OTHER_CHECKS

@@ -164,7 +164,7 @@ def _refuse(sub_reason: SubReason) -> NoReturn:
 
 
 def _split(url: str) -> tuple[str, str, str]:
-    """Give scheme, authority and path; refuse every part that a URL of ours never has."""
+    """Return scheme, authority and path; refuse every part that a URL of ours never has."""
     if _FORBIDDEN.search(url):
         _refuse(SubReason.FORBIDDEN_CHARACTER)
     match = _SCHEME.match(url)
@@ -186,7 +186,7 @@ def _split(url: str) -> tuple[str, str, str]:
 
 
 def _split_authority(authority: str) -> tuple[str, str | None]:
-    """Give the host (IPv6 in its brackets) and the port text, None where there is no colon."""
+    """Return the host (IPv6 in its brackets) and the port text, None where there is no colon."""
     if authority.startswith("["):
         host, bracket, rest = authority.partition("]")
         if not bracket or (rest and not rest.startswith(":")):
@@ -201,7 +201,7 @@ def _split_authority(authority: str) -> tuple[str, str | None]:
 
 
 def _parse_host(host: str) -> Address | None:
-    """Give the address that the host is, or None for a well-formed DNS name."""
+    """Return the address that the host is, or None for a well-formed DNS name."""
     if host.startswith("["):
         return _parse_ipv6(host[1:-1])
     labels = host.split(".")
@@ -252,7 +252,7 @@ def _require_one_spelling(
 
 
 def _address_text(address: Address) -> str:
-    """Give the one spelling of an address, the same under every version of the library."""
+    """Return the one spelling of an address, the same under every version of the library."""
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
     if address.ipv4_mapped is not None:  # RFC 5952 section 5
@@ -269,7 +269,7 @@ def _path_is_canonical(path: str) -> bool:
 
 
 def _is_public(host: str, address: Address | None) -> bool:
-    """Say whether the host is one that anybody may be told of."""
+    """Whether the host is one that anybody may be told of."""
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in block for block in _REFUSED_IPV4)
     if isinstance(address, ipaddress.IPv6Address):

@@ -60,7 +60,7 @@ class _Preflight:
 def _portable(
     refusal: EvidenceUnavailable | ContractViolation,
 ) -> tuple[type, SubReason, Claims]:
-    """Give a refusal as a value: one exception must not be raised in several threads."""
+    """Return a refusal as a value: one exception must not be raised in several threads."""
     assert refusal.sub_reason is not None
     return type(refusal), refusal.sub_reason, refusal.claims
 
@@ -70,7 +70,7 @@ _single_flight: Final = SingleFlight()
 
 
 def recall(endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
-    """Give the kept observation of an endpoint, without waiting for anything.
+    """Return the kept observation of an endpoint, without waiting for anything.
 
     Args:
         endpoint: the screened endpoint.

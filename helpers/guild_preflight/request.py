@@ -62,7 +62,7 @@ class PreflightRequest:
         self._stream: httpcore.AsyncNetworkStream | None = None
 
     def unavailable(self, sub_reason: SubReason) -> EvidenceUnavailable:
-        """Give the refusal for an answer that has not become whole.
+        """Return the refusal for an answer that has not become whole.
 
         Args:
             sub_reason: what ended it; an unusable head, seen before, takes precedence.
@@ -138,12 +138,12 @@ class PreflightRequest:
 
 
 def _chunks(response: httpx.Response) -> AsyncGenerator[bytes, None]:
-    """Give the body as it comes; `aiter_bytes` would decode it."""
+    """Return the body as it comes; `aiter_bytes` would decode it."""
     return cast(AsyncGenerator[bytes, None], response.stream.__aiter__())  # type: ignore[union-attr]
 
 
 def shared_tls_context() -> ssl.SSLContext:
-    """Give the process's one TLS context; building one costs 16 ms."""
+    """Return the process's one TLS context; building one costs 16 ms."""
     with _tls_lock:
         return _build_tls_context()
 

@@ -43,7 +43,7 @@ _ZERO = re.compile(r"0+")
 
 
 def refuse_head(response: httpx.Response) -> SubReason | None:
-    """Say why an answer is unusable, from its status and headers alone.
+    """Return why an answer is unusable, from its status and headers alone.
 
     Args:
         response: the answer; its body may be unread.

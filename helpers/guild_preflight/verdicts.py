@@ -48,7 +48,7 @@ DECISIVE_CHECKS: Final = frozenset({Check.ENDPOINT_REACHABLE, Check.PROTOCOL_HAN
 
 
 def compute_verdict(statuses: Mapping[str, Status]) -> Verdict:
-    """Give the verdict that the checks compute.
+    """Return the verdict that the checks compute.
 
     Args:
         statuses: the status of each check by name; unknown ones never count.

@@ -45,11 +45,12 @@ class Configuration:
     Attributes:
         protected_servers: what is approved, by normalised server name.
         policy: what is asked of the evidence.
-        timeout_seconds: one wall-clock deadline for a preflight, at most 15.
-        cache_ttl_seconds: how old evidence may be; 0 is never old and never shared.
+        timeout_seconds: one wall-clock deadline for a preflight, in seconds, at most 15.
+        cache_ttl_seconds: maximum age of cached evidence in seconds; 0 disables caching and request
+            sharing.
         allow_private_hosts: let private endpoints be told to a local service.
         fixture_guild_origin: the origin of a local service, or None for the public one.
-        floor: the global file stays in force under more specific ones, see `demands`.
+        floor: the global file stays in force under more specific ones, see `in_force`.
     """
 
     protected_servers: Mapping[str, Approval] = field(default_factory=dict)

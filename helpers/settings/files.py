@@ -25,7 +25,7 @@ UNREADABLE: Final = object()
 
 
 def entries(folder: Path) -> list[str]:
-    """Give the names of what a folder holds, sorted; none of one that cannot be listed."""
+    """Return the names of what a folder holds, sorted; none of one that cannot be listed."""
     try:
         return sorted(os.listdir(folder))
     except OSError:
@@ -33,7 +33,7 @@ def entries(folder: Path) -> list[str]:
 
 
 def read_json(path: Path) -> Any:
-    """Give what a file holds as parsed JSON, or `UNREADABLE`."""
+    """Return what a file holds as parsed JSON, or `UNREADABLE`."""
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError):
@@ -41,7 +41,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_yaml(path: Path) -> Any:
-    """Give what a file holds as parsed YAML, or `UNREADABLE`."""
+    """Return what a file holds as parsed YAML, or `UNREADABLE`."""
     try:
         return yaml.safe_load(read_text(path))
     except (ValueError, RecursionError, yaml.YAMLError):
@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """Give the text of a file.
+    """Return the text of a file.
 
     Raises:
         ValueError: it is gone, no plain file, not readable, not UTF-8 or too large.

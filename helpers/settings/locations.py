@@ -70,7 +70,7 @@ class ConfigFile:
         return os.path.exists(self.path)  # as the framework asks: what it may not see is not there
 
     def read(self) -> object:
-        """Give what the file holds as parsed JSON or YAML, or `UNREADABLE`."""
+        """Return what the file holds as parsed JSON or YAML, or `UNREADABLE`."""
         return read_yaml(self.path) if self.scope is Scope.DEFAULT else read_json(self.path)
 
 
@@ -99,12 +99,12 @@ class Locations:
         return self.root / "usr" / "projects" / self.project / ".a0proj"
 
     def shown(self, path: Path) -> str:
-        """Give a path as it is shown: below the root, never above it, and made visible."""
+        """Return a path as it is shown: below the root, never above it, and made visible."""
         below = path.relative_to(self.root) if path.is_relative_to(self.root) else path.name
         return visible(str(below))
 
     def folders(self, *, for_agent: bool = False) -> list[tuple[Scope, Path]]:
-        """Give the folders that count for this agent, the most specific first.
+        """Return the folders that count for this agent, the most specific first.
 
         Args:
             for_agent: leave out what lies in a plugin that this agent has switched off; the
@@ -120,7 +120,7 @@ class Locations:
         return [*own[:-1], *within, *own[-1:]]
 
     def _own_folders(self) -> list[tuple[Scope, Path]]:
-        """Give the same without those that lie in plugins."""
+        """Return the same without those that lie in plugins."""
         found = []
         if self.project and self.profile:
             folder = self.project_folder / "agents" / self.profile
@@ -133,7 +133,7 @@ class Locations:
         return found
 
     def foreign_folders(self) -> list[tuple[Scope, Path]]:
-        """Give the folders that count for agents of other projects or profiles only."""
+        """Return the folders that count for agents of other projects or profiles only."""
         found = [
             (scope, folder)
             for scope, pattern in AGENT_FOLDERS
@@ -145,11 +145,11 @@ class Locations:
         return [each for each in found if each not in counting]
 
     def plugin_roots(self) -> tuple[Path, Path]:
-        """Give the folders that plugins are in; of two of one name the first counts."""
+        """Return the folders that plugins are in; of two of one name the first counts."""
         return self.root / "usr" / "plugins", self.root / "plugins"
 
     def plugins(self, *, for_agent: bool) -> list[Path]:
-        """Give the folders of the plugins that are switched on, by name.
+        """Return the folders of the plugins that are switched on, by name.
 
         Args:
             for_agent: switched on for this agent, not only by the plugin's own folder.
@@ -166,7 +166,7 @@ class Locations:
         ]
 
     def toggle(self, plugin: str, *, for_agent: bool) -> Toggle:
-        """Say whether a plugin is switched on.
+        """Whether a plugin is switched on.
 
         Args:
             plugin: its name.
@@ -179,11 +179,11 @@ class Locations:
         return resolve(reversed(folders))
 
     def config_files(self) -> list[ConfigFile]:
-        """Give every place where settings may be, in the order in which they win."""
+        """Return every place where settings may be, in the order in which they win."""
         return _config_files(self.folders()) + self._global_files()
 
     def foreign_files(self) -> list[ConfigFile]:
-        """Give every place where settings for agents of other projects or profiles may be."""
+        """Return every place where settings for agents of other projects or profiles may be."""
         return _config_files(self.foreign_folders())
 
     def _global_files(self) -> list[ConfigFile]:
@@ -194,19 +194,19 @@ class Locations:
         ]
 
     def selected(self) -> ConfigFile:
-        """Give the file in force; the default one when there is none at all."""
+        """Return the file in force; the default one when there is none at all."""
         return _first(self.config_files())
 
     def file_of(self, source: Source) -> ConfigFile:
-        """Give the file that makes a demand."""
+        """Return the file that makes a layer."""
         return self.selected() if source is Source.SELECTED else self.everywhere()
 
     def everywhere(self) -> ConfigFile:
-        """Give the file that would be in force without project and profile."""
+        """Return the file that would be in force without project and profile."""
         return _first(self._global_files())
 
     def layers(self) -> tuple[Layer, ...]:
-        """Give the settings that a call must satisfy, exactly as the gate does."""
+        """Return the settings that a call must satisfy, exactly as the gate does."""
         if is_misread(str(self.root), self.project, self.profile):
             return (MISREAD,)
         return layers_in_force(
@@ -215,7 +215,7 @@ class Locations:
 
 
 def is_misread(root: str, project: str, profile: str) -> bool:
-    """Say whether there are settings that the framework does not find where they are.
+    """Whether there are settings that the framework does not find where they are.
 
     Args:
         root, project, profile: as for `Place`.

@@ -107,6 +107,6 @@ class InvalidConfiguration(Refusal):
 
 
 def shown_path(path: str) -> str:
-    """Give a key path as printable ASCII, cut to size."""
+    """Return a key path as printable ASCII, cut to size."""
     text = path.encode("unicode_escape").decode("ascii")
     return text if len(text) <= MAX_PATH_CHARACTERS else text[: MAX_PATH_CHARACTERS - 3] + "..."

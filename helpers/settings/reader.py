@@ -85,7 +85,7 @@ def parse(
 
 
 def local_origin(raw: object) -> str | None:
-    """Give the local service that a configuration names, whatever else it holds.
+    """Return the local service that a configuration names, whatever else it holds.
 
     Args:
         raw: what a configuration file holds.
@@ -133,7 +133,7 @@ class _Reader:
     def protected_servers(
         self, value: object, normalize_name: Callable[[str], str]
     ) -> dict[str, Approval] | None:
-        """Give what is approved by normalised name, or None where the names are unreadable."""
+        """Return what is approved by normalised name, or None where the names are unreadable."""
         if value is None:
             return None
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):

@@ -36,7 +36,7 @@ class Toggle(NamedTuple):
 
 
 def resolve(folders: Iterable[Path]) -> Toggle:
-    """Follow the switches through the folders of a plugin.
+    """Follow the toggles through the folders of a plugin.
 
     Args:
         folders: each more specific than the one before it; they need not exist.

@@ -107,7 +107,7 @@ class AgentContext:
 
     @staticmethod
     def get(id: str) -> AgentContext | None:
-        """The living context of that id."""
+        """Return the living context of that id."""
         return AgentContext._contexts.get(id)
 
     @staticmethod
@@ -117,7 +117,7 @@ class AgentContext:
 
     @staticmethod
     def all() -> list[AgentContext]:
-        """Every living context."""
+        """Return every living context."""
         return list(AgentContext._contexts.values())
 
     def reset(self) -> None:
@@ -128,7 +128,7 @@ class AgentContext:
         self.agent0 = Agent(0, self.config, self)
 
     def get_data(self, key: str) -> Any:
-        """A value that is saved with the chat."""
+        """Return a value that is saved with the chat."""
         return self.data.get(key)
 
     def set_data(self, key: str, value: Any) -> None:
@@ -136,7 +136,7 @@ class AgentContext:
         self.data[key] = value
 
     def get_output_data(self, key: str) -> Any:
-        """A value that is shown with the chat."""
+        """Return a value that is shown with the chat."""
         return self.output_data.get(key)
 
     def set_output_data(self, key: str, value: Any) -> None:
@@ -169,7 +169,7 @@ class Agent:
         self.intervention: UserMessage | None = None
 
     def get_data(self, key: str) -> Any:
-        """A value that is saved with the agent."""
+        """Return a value that is saved with the agent."""
         return self.data.get(key)
 
     def set_data(self, key: str, value: Any) -> None:
@@ -309,7 +309,7 @@ class Agent:
         message: str,
         loop_data: LoopData | None,
     ) -> Tool:
-        """A local tool; an `Unknown` one for a name that does not exist."""
+        """Return a local tool; an `Unknown` one for a name that does not exist."""
         tool_class = find_tool_class(name)
         return tool_class(
             agent=self, name=name, method=method, args=args, message=message, loop_data=loop_data
@@ -331,7 +331,7 @@ class Agent:
         tool_args: dict[str, Any],
         responses_item_factory: Callable[[str], dict[str, Any]] | None = None,
     ) -> Response:
-        """The sequence that every dispatcher follows.
+        """Return the sequence that every dispatcher follows.
 
         Two of them may interleave on one agent.
         """

@@ -56,7 +56,7 @@ def middle(times: list[float]) -> float:
 
 
 async def median(work: Callable[[], Awaitable[Any]], rounds: int = ROUNDS) -> float:
-    """Give the median seconds of one await."""
+    """Return the median seconds of one await."""
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -227,7 +227,7 @@ class Bench:
     def _calls(
         self, chat: Any, rounds: int, clock: Clock | None = None
     ) -> list[tuple[float, float]]:
-        """Give the seconds that each of many calls took, and those that the clock counted."""
+        """Return the seconds that each of many calls took, and those that the clock counted."""
         from usr.plugins.agent_guild_preflight.helpers.gate import guard
 
         agent, clock = chat.agent, clock or Clock()
@@ -274,7 +274,7 @@ class Bench:
             yield
 
     def _cost_of_clocks(self, chat: Any) -> float:
-        """Give the seconds that clocks add to a call beside what they count."""
+        """Return the seconds that clocks add to a call beside what they count."""
         with_them, without = [], []
         with self._from_memory(chat):
             for _ in range(20):

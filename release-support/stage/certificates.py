@@ -46,7 +46,7 @@ class Authority:
         end: int = 1,
         own: bool = False,
     ) -> ssl.SSLContext:
-        """A server's context; the certificate is valid from and to so many days from now."""
+        """Return a server's context; the certificate is valid from and to so many days from now."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.subject)])
         built = self._builder(subject, key, start, end, issuer=subject if own else self._name)

@@ -58,7 +58,7 @@ class Operator:
         self._mcp: str | None = None
 
     def config_path(self, project: str | None = None, profile: str | None = None) -> Path:
-        """Give where a scoped config.json belongs."""
+        """Return where a scoped config.json belongs."""
         base = self.root / "usr"
         if project:
             base = base / "projects" / project / ".a0proj"
@@ -103,7 +103,7 @@ class Operator:
             settings.reload_settings()
 
     def live_server(self, name: str) -> Any:
-        """Give the live global server object of a name."""
+        """Return the live global server object of a name."""
         return next(server for server in MCPConfig.get_instance().servers if server.name == name)
 
     def add_hook(self, point: str, work: Callable[..., object]) -> Path:

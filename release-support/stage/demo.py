@@ -70,7 +70,7 @@ class Pen:
         )
 
     def paint(self, text: str, colour: str) -> str:
-        """Give a text in a colour."""
+        """Return a text in a colour."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self._is_coloured and colour else text
 
 

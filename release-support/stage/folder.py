@@ -60,7 +60,7 @@ class AgentZero:
         return Said(code, output.split("\n")[:-1], errors.split("\n")[:-1])
 
     def data(self, *arguments: str) -> dict[str, Any]:
-        """Give what a command says as data, after checking that it is one JSON text."""
+        """Return what a command says as data, after checking that it is one JSON text."""
         data = json.loads("\n".join(self.run(*arguments, "--json").lines))
         assert isinstance(data, dict)
         return data

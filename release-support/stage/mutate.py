@@ -71,7 +71,7 @@ def copy(work: Path, further: tuple[str, ...]) -> None:
 
 
 def results(work: Path) -> dict[str, str]:
-    """Give the outcome of each mutant by its name."""
+    """Return the outcome of each mutant by its name."""
     command = [sys.executable, "-m", "mutmut", "results", "--all", "true"]
     listed = subprocess.run(command, cwd=work, capture_output=True, text=True).stdout
     rows = (line.strip().rpartition(": ") for line in listed.splitlines() if "mutmut_" in line)

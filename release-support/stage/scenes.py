@@ -64,7 +64,7 @@ class Connections:
         sys.addaudithook(self._note)
 
     def count(self, port: int) -> int:
-        """Say how many were opened to a port of 127.0.0.1."""
+        """Return how many were opened to a port of 127.0.0.1."""
         return self._addresses.count(("127.0.0.1", port))
 
     def _note(self, event: str, arguments: tuple[object, ...]) -> None:

@@ -47,7 +47,7 @@ class Tap:
             self.received = b""
 
     def count(self, words: bytes) -> int:
-        """Say how often clients have sent these bytes."""
+        """Return how often clients have sent these bytes."""
         with self._lock:
             return self.received.count(words)
 

@@ -28,7 +28,7 @@ PIXEL = base64.b64decode(
 
 
 def stdio_server() -> dict[str, Any]:
-    """Give the MCP settings of a local server: the framework starts a process for each call."""
+    """Return the MCP settings of a local server: the framework starts a process for each call."""
     return {"command": sys.executable, "args": [__file__, "stdio"]}
 
 

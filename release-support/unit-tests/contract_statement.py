@@ -102,7 +102,7 @@ class Reader:
         self._at = 0
 
     def whole(self) -> Any:
-        """Give the value that the text is, or raise `Unreadable`."""
+        """Return the value that the text is, or raise `Unreadable`."""
         value = self._value(self._next(), 1)
         if self._SPACE.fullmatch(self._text, self._at) is None:
             raise Unreadable
@@ -172,7 +172,7 @@ class Reader:
 
 
 def conforms(body: bytes, target: str) -> bool:
-    """Say whether `body` is an answer about `target` that keeps the whole contract."""
+    """Whether `body` is an answer about `target` that keeps the whole contract."""
     if body[:3] == b"\xef\xbb\xbf":
         return False
     try:

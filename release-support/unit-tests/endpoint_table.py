@@ -578,7 +578,7 @@ HOSTS: dict[str, list[Row]] = {
 
 
 def rows() -> dict[str, list[Row]]:
-    """Give every rule's rows as (answer, URL); the hosts stand in two URLs in turn."""
+    """Return every rule's rows as (answer, URL); the hosts stand in two URLs in turn."""
     forms = ("http://{}:8080/", "https://{}/mcp")
     from_hosts = {
         rule: [(word, forms[number % 2].format(host)) for number, (word, host) in enumerate(group)]

@@ -64,7 +64,7 @@ def call(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a folder that is laid out like Agent Zero's, with the plugin."""
+    """Return a folder that is laid out like Agent Zero's, with the plugin."""
     folder = tmp_path / "agent zero"
     for name in ("helpers", "usr/plugins", "usr/chats", "tools", "lib"):
         (folder / name).mkdir(parents=True)
@@ -387,7 +387,7 @@ def test_nothing_is_written(root):
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """Give the script in a copy of the checkout whose .venv is made, with this Python."""
+    """Return the script in a copy of the checkout whose .venv is made, with this Python."""
     clone = tmp_path / "a bare clone"
     support = clone / "release-support"
     support.mkdir(parents=True)

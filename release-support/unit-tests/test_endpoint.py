@@ -24,7 +24,7 @@ bounded = settings(max_examples=120, deadline=None, derandomize=True)
 
 
 def answer(url: str, *, allow_private_hosts: bool = False) -> str:
-    """Give a table's word for what the screen says."""
+    """Return a table's word for what the screen says."""
     try:
         passed = endpoint.screen(url, allow_private_hosts=allow_private_hosts)
     except endpoint.EndpointRefused as refused:
@@ -124,7 +124,7 @@ RADICES = [
 
 
 def number_like_spellings() -> list[str]:
-    """Give every address in one to four parts, every part in every radix."""
+    """Return every address in one to four parts, every part in every radix."""
     spellings = []
     for a, b, c, d in PRIVATE_ADDRESSES:
         one = a << 24 | b << 16 | c << 8 | d

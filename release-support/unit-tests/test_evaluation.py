@@ -82,7 +82,7 @@ def protection(
     pins: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> Protection:
-    """Give a demand that protects a call, by default one that nothing speaks against."""
+    """Return a demand that protects a call, by default one that nothing speaks against."""
     return Protection(
         source=source,
         settings=Configuration(**settings),
@@ -102,7 +102,7 @@ def floor(**more: Any) -> Prechecked:
 
 
 def observation(**statuses: Status) -> Observation:
-    """Give a valid observation: all is proven that is not named."""
+    """Return a valid observation: all is proven that is not named."""
     found = dict.fromkeys(Check, Status.PROVEN)
     found |= {Check(name): status for name, status in statuses.items()}
     failed = {check.value for check, status in found.items() if status is Status.FAILED}
@@ -193,7 +193,7 @@ BLIND = InvalidConfiguration((("", Problem.UNREADABLE),), None)
 
 
 def protected_by(*settings: Configuration | InvalidConfiguration) -> tuple[Any, list[str]]:
-    """Give what is found for these files, and the names that a match was asked about."""
+    """Return what is found for these files, and the names that a match was asked about."""
     asked: list[str] = []
 
     def match(protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:

@@ -83,7 +83,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def seen(age: float | None = None, text: str = "as it should be", **statuses: str):
-    """Give an observation, kept evidence if it has an age, in which most checks are proven."""
+    """Return an observation, kept evidence if it has an age, in which most checks are proven."""
     found = {check: Status(statuses.get(check.value, "proven")) for check in Check}
     return observation.Observation(
         verdict=compute_verdict(found),

@@ -43,7 +43,7 @@ def layers_in_force(selected: object, everywhere: object) -> tuple[Layer, ...]:
 
 
 def said(selected: object, everywhere: object) -> list[tuple[str, Configuration | Problems]]:
-    """Give each demand as its source, and its settings or what is wrong with them."""
+    """Return each demand as its source, and its settings or what is wrong with them."""
     return [
         (
             layer.source.value,

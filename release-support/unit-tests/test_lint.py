@@ -99,7 +99,7 @@ class Folder:
         return output.findings
 
     def warning(self, *arguments: str, stops: bool = False) -> list[str]:
-        """Give the only finding, a warning; `stops`: the gate does not run with it."""
+        """Return the only finding, a warning; `stops`: the gate does not run with it."""
         output = self.lint(*arguments)
         expected = (0, "no problems, 1 warning")
         if stops:

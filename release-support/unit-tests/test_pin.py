@@ -75,7 +75,7 @@ def tool(name: str = "echo", description: Any = "Says it.", **schema: Any) -> di
 
 
 def pin_of(definition: dict[str, Any]) -> str:
-    """Give the digest of a tool as a server writes it, worked out here."""
+    """Return the digest of a tool as a server writes it, worked out here."""
     exposed = {
         "description": definition.get("description"),
         "input_schema": definition["inputSchema"],
@@ -154,7 +154,7 @@ def tool_server() -> Iterator[int]:
 
 
 def entry_of(lines: list[str]) -> Any:
-    """Give the entry that is to be pasted."""
+    """Return the entry that is to be pasted."""
     return json.loads("\n".join(lines[lines.index(PASTE) + 2 :]))
 
 

@@ -52,13 +52,13 @@ def character_of(character: str) -> str:
 
 
 def digest_of(tool: dict[str, Any]) -> str:
-    """Give a definition's digest, computed once more."""
+    """Return a definition's digest, computed once more."""
     exposed = {key: tool.get(key) for key in ("description", "input_schema", "name")}
     return "sha256:" + sha256(text_of(exposed).encode("utf-8")).digest().hex()
 
 
 def same(one: Any, other: Any) -> bool:
-    """Say whether two JSON values are written alike: equal, and of equal types throughout."""
+    """Whether two JSON values are written alike: equal, and of equal types throughout."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -446,7 +446,7 @@ few_tools = st.fixed_dictionaries(
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Give two definitions: drawn alone, or the second made from the first."""
+    """Return two definitions: drawn alone, or the second made from the first."""
     one = draw(few_tools)
     if draw(st.booleans()):
         return one, draw(few_tools)

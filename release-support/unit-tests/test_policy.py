@@ -41,7 +41,7 @@ CLAIMS = [
 
 
 def observation(statuses: dict[Check, Status], other_failed: int = 0) -> Observation:
-    """Give a valid observation; its verdict is the contract's, stated once more."""
+    """Return a valid observation; its verdict is the contract's, stated once more."""
     failed = {check.value for check, status in statuses.items() if status is Status.FAILED}
     if failed & {"endpoint_reachable", "protocol_handshake"}:
         verdict = Verdict.DO_NOT_DELEGATE

@@ -2,8 +2,8 @@
 
 Rules of this module:
 
-1. The judgement is that of `evaluation`, asked as the gate asks it: every demand is cleared
-   before anything is sent, and the first that refuses decides. A demand after that one is
+1. The judgement is that of `evaluation`, asked as the gate asks it: every layer prechecks the
+   call before anything is sent, and the first that refuses decides. A layer after that one is
    undecided, here as there.
 2. Tools are not looked at: which ones a server exposes is not known without connecting to it.
    So pins are left aside, but for an empty table, and the tool is taken to be there.
@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> Output:
     """Make one preflight and judge it.
 
     Args:
-        arguments: `place`, `name` and `url`, one of the last two at least.
+        arguments: `locations`, `name` and `url`, one of the last two at least.
 
     Returns:
-        The outcome: fine when the gate would allow the call, refused, without evidence, or a
+        The output: fine when the gate would allow the call, refused, without evidence, or a
         configuration problem.
 
     Raises:

@@ -43,14 +43,14 @@ def report(
     """Say what was found.
 
     Args:
-        place: where the settings are.
-        demands: all that is in force.
-        claims: those of it that protect the server, at least one.
+        locations: where the settings are.
+        layers: all that is in force.
+        protections: those of it that protect the server, at least one.
         judgement: what became of them.
         milliseconds: how long the evidence took; None where nobody was asked.
 
     Returns:
-        The outcome.
+        The output.
     """
     origins = list(dict.fromkeys(protection.origin for protection in protections))
     asked = [] if milliseconds is None else origins
@@ -77,7 +77,7 @@ def _exit(judgement: Judgement) -> Exit:
 
 
 def _server(protections: Sequence[Protection], judgement: Judgement) -> str:
-    """Give the server's name, and the other one under which its URL is approved."""
+    """Return the server's name, and the other one under which its URL is approved."""
     name, approved = protections[0].view.server, judgement.server
     if not name or approved is None or approved == name:
         return visible(name) or "no name given"
@@ -87,7 +87,7 @@ def _server(protections: Sequence[Protection], judgement: Judgement) -> str:
 def _file_row(
     locations: Locations, layer: Layer, protections: Sequence[Protection], judgement: Judgement
 ) -> tuple[str, str, str]:
-    """Give a demand, what it decides, and its file."""
+    """Return a layer, what it decides, and its file."""
     file = locations.shown(locations.file_of(layer.source).path)
     if isinstance(layer.settings, InvalidConfiguration):
         return layer.source.value, "not valid; does not protect this server", file

@@ -36,10 +36,10 @@ def run(arguments: argparse.Namespace) -> Output:
     """Show what the gate decided in a saved chat.
 
     Args:
-        arguments: `place`; `chat`, an id or None for the chat saved last; `last`.
+        arguments: `locations`; `chat`, an id or None for the chat saved last; `last`.
 
     Returns:
-        The outcome: no evidence when the chat's file cannot be read; else fine, whatever was
+        The output: no evidence when the chat's file cannot be read; else fine, whatever was
         decided.
 
     Raises:

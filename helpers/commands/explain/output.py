@@ -36,7 +36,7 @@ def all_decisions(chat: SavedChat, contents: Contents) -> list[str]:
 
 
 def latest(chat: SavedChat, contents: Contents) -> list[str]:
-    """Give every field of the latest decision, and of what it rested on."""
+    """Return every field of the latest decision, and of what it rested on."""
     head = _head(chat, contents)
     if not contents.decisions:
         return head
@@ -71,7 +71,7 @@ def title(chat: SavedChat, name: str = "") -> str:
 
 
 def _table(contents: Contents) -> list[str]:
-    """Give a line for each decision, without the columns that would say nothing."""
+    """Return a line for each decision, without the columns that would say nothing."""
     columns: dict[str, Callable[[Decision], object]] = {
         "time": lambda one: one.record["at"],
         "agent": lambda one: one.agent,
@@ -94,7 +94,7 @@ def _table(contents: Contents) -> list[str]:
 
 
 def _listed(fields: Fields) -> list[str]:
-    """Give a line for each field, and further ones for the checks."""
+    """Return a line for each field, and further ones for the checks."""
     width = max(len(name) for name in fields)
     lines = []
     for name, value in fields.items():
@@ -124,7 +124,7 @@ def _checks(checks: Sequence[Fields] | None) -> list[str]:
 
 
 def _cause(record: Fields) -> str:
-    """Give the reason, with the sub-reason where there is one, as the chat log does."""
+    """Return the reason, with the sub-reason where there is one, as the chat log does."""
     if record["reason"] is None:
         return "-"
     sub_reason = f" ({record['sub_reason']})" if record["sub_reason"] else ""
@@ -132,7 +132,7 @@ def _cause(record: Fields) -> str:
 
 
 def _evidence(record: Fields) -> str:
-    """Say how old the evidence was when the decision was made, as the chat log does."""
+    """Return how old the evidence was when the decision was made, as the chat log does."""
     if record["age_seconds"] is None:
         return "none"
     return f"cached, age {int(record['age_seconds'])} s" if record["cached"] else "fresh"

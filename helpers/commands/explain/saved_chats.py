@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A chat is a folder of usr/chats. Nothing outside of usr/chats is read, wherever a link leads.
 2. Anybody may have edited a saved chat. A record or an observation that does not have, field
-   by field, the form in which `evidence` keeps it is left out, and records left out are
+   by field, the form in which `records` keeps it is left out, and records left out are
    counted.
 3. What has that form is safe to print: words of our vocabularies, numbers, times, names of
    servers, and remote text as `untrusted` escapes it and cuts it to size.
@@ -94,7 +94,7 @@ class SavedChat:
             return None
 
     def read(self) -> Contents | None:
-        """Give what it holds; None when its file cannot be read or is no saved chat."""
+        """Return what it holds; None when its file cannot be read or is no saved chat."""
         chat = read_json(self.file)
         agents = chat.get("agents") if isinstance(chat, dict) else None
         if not isinstance(agents, list):
@@ -135,7 +135,7 @@ def find_chat(folder: Path, chat_id: str) -> SavedChat | None:
 
 
 def newest_chat(folder: Path) -> SavedChat | None:
-    """Give the chat that was saved last.
+    """Return the chat that was saved last.
 
     Args:
         folder: usr/chats of an Agent Zero folder; need not exist.
@@ -148,7 +148,7 @@ def newest_chat(folder: Path) -> SavedChat | None:
 
 
 def _decisions(agent: Fields, locations: int) -> tuple[list[Decision], int]:
-    """Give the decisions of one agent, and how many entries are no records of ours."""
+    """Return the decisions of one agent, and how many entries are no records of ours."""
     stored = agent.get("data")
     data = stored if isinstance(stored, dict) else {}
     entries = data.get(DECISIONS_KEY)
@@ -167,7 +167,7 @@ def _number(agent: Fields, locations: int) -> int:
     return number if type(number) is int and 0 <= number <= MAX_AGENT_NUMBER else locations
 
 
-# The form in which `evidence` keeps things
+# The form in which `records` keeps things
 
 
 def _one_of(*words: str) -> Test:
@@ -254,7 +254,7 @@ _WITHOUT_ANSWER: Final = ("guild_origin", "error")  # of an observation that was
 
 
 def _fields(found: object, tests: Mapping[str, Test]) -> Fields | None:
-    """Give an object's fields, without any others, if each is what it must be."""
+    """Return an object's fields, without any others, if each is what it must be."""
     if not isinstance(found, dict):
         return None
     fields = {name: found.get(name) for name in tests}
@@ -272,7 +272,7 @@ def _record(entry: object) -> Fields | None:
 
 
 def _observation(found: object) -> Fields | None:
-    """Give an observation; one that was not obtained has two fields only."""
+    """Return an observation; one that was not obtained has two fields only."""
     observation = _fields(found, _OBSERVATION)
     if observation is None or observation["verdict"] is not None:
         return observation

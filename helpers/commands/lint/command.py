@@ -48,10 +48,10 @@ def run(arguments: argparse.Namespace) -> Output:
     """Look at the settings, at what they protect, and at what keeps the gate from running.
 
     Args:
-        arguments: `place` and `network`.
+        arguments: `locations` and `network`.
 
     Returns:
-        The outcome: a configuration problem when a file in force has one, or nothing is checked;
+        The output: a configuration problem when a file in force has one, or nothing is checked;
         else fine.
     """
     locations: Locations = arguments.locations
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> Output:
 
 
 def _others(locations: Locations, layers: Sequence[Layer]) -> list[OtherFile]:
-    """Give the other settings files that there are."""
+    """Return the other settings files that there are."""
     selected, everywhere = locations.selected(), locations.everywhere()
     floor = len(layers) > 1 or _has_floor(layers[0])
     files = [file for file in locations.config_files() if file.exists and file != selected]
@@ -94,12 +94,12 @@ def _others(locations: Locations, layers: Sequence[Layer]) -> list[OtherFile]:
 
 
 def _has_floor(layer: Layer) -> bool:
-    """Say whether a file that holds just what the global one holds has its floor."""
+    """Whether a file that holds just what the global one holds has its floor."""
     return isinstance(layer.settings, Configuration) and layer.settings.floor
 
 
 def _problems(locations: Locations, layers: Sequence[Layer]) -> list[LocatedProblem]:
-    """Give every problem of the files in force, with all that can be said of it."""
+    """Return every problem of the files in force, with all that can be said of it."""
     found = []
     for layer in layers:
         file = locations.file_of(layer.source)

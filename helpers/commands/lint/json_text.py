@@ -33,13 +33,13 @@ class BrokenText(NamedTuple):
 
 
 def broken_text(file: ConfigFile) -> BrokenText:
-    """Say why a file cannot be read.
+    """Return why a file cannot be read.
 
     Args:
         file: one that reads as `UNREADABLE`.
 
     Returns:
-        The fault.
+        Where its text is broken.
     """
     try:
         text = read_text(file.path)
@@ -66,7 +66,7 @@ def _at(line: int, column: int) -> BrokenText:
 
 
 def repeated_keys(path: Path) -> list[str]:
-    """Give the keys that a JSON file repeats.
+    """Return the keys that a JSON file repeats.
 
     Args:
         path: the file.

@@ -63,7 +63,7 @@ def nearest_settings(raw: object) -> dict[str, Setting]:
 
 
 def _keys(raw: object) -> Iterator[tuple[str, str, str]]:
-    """Give every key that should be a setting: its level, its path and itself."""
+    """Return every key that should be a setting: its level, its path and itself."""
     settings = raw if isinstance(raw, dict) else {}
     policy, servers = settings.get("policy"), settings.get("protected_servers")
     for key in settings:

@@ -54,7 +54,7 @@ class LocatedProblem(NamedTuple):
         path: the path of the key; empty for the whole file.
         problem: what is wrong.
         nearest: the setting that a misspelled key may mean.
-        fault: why the file cannot be read.
+        broken_text: why the file cannot be read.
     """
 
     file: str
@@ -69,13 +69,13 @@ class Report:
     """All that was found.
 
     Attributes:
-        place: where.
+        locations: where.
         selected: the settings file in force.
         others: the other ones that there are.
-        demands: the settings in force.
+        layers: the settings in force.
         problems, warnings: what is wrong, and what is worth a warning.
-        answers: what each URL answered, None where it does not redirect; None in place of all
-            where nobody was asked.
+        answers: each URL with what was found, None where it does not redirect; None if
+            --network was not given.
     """
 
     locations: Locations
@@ -87,7 +87,7 @@ class Report:
     answers: Sequence[tuple[str, Found | None]] | None = None
 
     def output(self) -> Output:
-        """Give the outcome."""
+        """Return the output."""
         lines = [*self._head(), ""]
         for located in self.problems:
             lines += [*_lines_of_problem(located), ""]
@@ -175,7 +175,7 @@ def _data_of_warning(found: Found) -> dict[str, Any]:
 
 
 def _code(problem: Problem) -> str:
-    """Give a problem's name for a program; its value is the sentence."""
+    """Return a problem's name for a program; its value is the sentence."""
     return problem.name.lower()
 
 

@@ -37,10 +37,10 @@ PROTOCOL_VERSION: Final = "2025-06-18"
 
 
 def endpoints_to_ask(layers: Sequence[Layer]) -> list[Endpoint]:
-    """Give the endpoints that may be asked.
+    """Return the endpoints that may be asked.
 
     Args:
-        demands: the settings in force; those that are not valid are left aside.
+        layers: the settings in force; those that are not valid are left aside.
 
     Returns:
         Every approved URL that passes the screen of its settings, each once.
@@ -97,7 +97,7 @@ async def _ask(url: str) -> Found | None:
 
 
 async def _location(url: str) -> str | None:
-    """Give where the endpoint redirects to, as it says it; None where it does not redirect."""
+    """Return where the endpoint redirects to, as it says it; None where it does not redirect."""
     import httpx
 
     from ...guild_preflight.request import shared_tls_context
@@ -131,7 +131,7 @@ async def _location(url: str) -> str | None:
 
 
 def kind_of_redirect(url: str, location: str) -> Finding:
-    """Say where a redirect leads, without saying it in the server's words.
+    """Return where a redirect leads, without saying it in the server's words.
 
     Args:
         url: the URL that was asked, in its one spelling.

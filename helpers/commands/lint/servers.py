@@ -47,7 +47,7 @@ def found_in_approvals(layers: Sequence[Layer]) -> list[Found]:
     """Look at the approved URLs and the pins.
 
     Args:
-        demands: the settings in force; those that are not valid are left aside.
+        layers: the settings in force; those that are not valid are left aside.
 
     Returns:
         What was found, in the order of the settings.
@@ -91,8 +91,8 @@ def found_in_mcp_settings(
     """Hold what is protected against the MCP settings.
 
     Args:
-        place: where both are.
-        demands: the settings in force; of those that are not valid, what they protect counts.
+        locations: where both are.
+        layers: the settings in force; of those that are not valid, what they protect counts.
         settings: the MCP settings.
 
     Returns:

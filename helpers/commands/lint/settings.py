@@ -39,8 +39,8 @@ def found_in_settings(locations: Locations, layers: Sequence[Layer]) -> list[Fou
     """Look at the settings.
 
     Args:
-        place: where they are, and for whom.
-        demands: those in force.
+        locations: where they are, and for whom.
+        layers: those in force.
 
     Returns:
         What was found, in the order of `Finding`.
@@ -156,7 +156,7 @@ def _found_environment(locations: Locations, files: Sequence[ConfigFile]) -> lis
 
 
 def _variables(prefix: str, raw: object, depth: int = 1) -> Iterator[str]:
-    """Give the name of every default that can be overridden."""
+    """Return the name of every default that can be overridden."""
     for key, value in raw.items() if isinstance(raw, Mapping) else ():
         if value is not None:
             yield f"{prefix}__{key}"

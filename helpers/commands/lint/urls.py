@@ -36,7 +36,7 @@ class Difference(StrEnum):
 
 
 def differences(one: str, other: str) -> list[Difference]:
-    """Say where two URLs differ.
+    """Return where two URLs differ.
 
     Args:
         one, other: the URLs; not the same.

@@ -40,7 +40,7 @@ class NoCatalogue(Exception):
     """The server did not name its tools; holds nothing that it said.
 
     Attributes:
-        failure: why.
+        why: the cause.
         status: the HTTP status, where that is why.
     """
 
@@ -74,7 +74,7 @@ def list_tools(server: McpServer, seconds: float) -> Catalogue:
         The catalogue.
 
     Raises:
-        NoCatalogue: with the failure.
+        NoCatalogue: with the cause.
     """
     with _no_log():
         found = network.run(_list_tools(server, seconds))
@@ -84,7 +84,7 @@ def list_tools(server: McpServer, seconds: float) -> Catalogue:
 
 
 async def _list_tools(server: McpServer, seconds: float) -> Catalogue | Watch:
-    """Give the catalogue; or what was watched, where there is none."""
+    """Return the catalogue; or what was watched, where there is none."""
     found: list[Catalogue] = []
     with anyio.move_on_after(seconds) as scope:
         is_streamable = server.view().transport.lower() in STREAMABLE_TYPES

@@ -55,7 +55,7 @@ class Watch:
     """What becomes of one connection.
 
     Attributes:
-        failure: the first failure, None while there is none.
+        why: the first thing that failed, None while nothing has.
         status: the HTTP status of `HTTP_STATUS` and `REDIRECT`, else None.
     """
 
@@ -73,7 +73,7 @@ class Watch:
         self._received = 0
 
     def fail(self, why: NotListed, status: int | None = None) -> None:
-        """End everything; the first failure counts."""
+        """End everything; the first cause counts."""
         if self.why is None:
             self.why, self.status = why, status
         self._scope.cancel()
@@ -134,7 +134,7 @@ class Watch:
 
 
 def why_not_listed(error: BaseException) -> NotListed:
-    """Give the class of a failure; of a group, that of its first member."""
+    """Return why a connection came to nothing; of a group, the cause of its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, McpError):

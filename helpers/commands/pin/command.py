@@ -74,10 +74,10 @@ def run(arguments: argparse.Namespace) -> Output:
     """Let a server name its tools and compare them with what is pinned.
 
     Args:
-        arguments: `place`, `name`, `definitions`, and `against`, a path or None.
+        arguments: `locations`, `name`, `definitions`, and `against`, a path or None.
 
     Returns:
-        The outcome: fine, something differs or the server is refused, the server could not be
+        The output: fine, something differs or the server is refused, the server could not be
         asked, or a configuration problem.
     """
     locations, name = arguments.locations, normalize_name(arguments.name)
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> Output:
 
 
 def _protections(locations: Locations, mcp: McpSettings, name: str) -> list[Protection] | Output:
-    """Give what the connection must satisfy; for a server that nothing protects, its own URL."""
+    """Return what the connection must satisfy; for a server that nothing protects, its own URL."""
     from ...evaluation import Protection
 
     view, layers = mcp.view(name), locations.layers()
@@ -124,7 +124,7 @@ def _unusable(view: View) -> Reason | None:
 
 
 def _refusal(protections: Sequence[Protection]) -> Output | None:
-    """Give what the screen or the binding says against the server, pins left aside."""
+    """Return what the screen or the binding says against the server, pins left aside."""
     from ...evaluation import precheck_all
 
     unpinned = [each._replace(approval=each.approval._replace(pins=None)) for each in protections]
@@ -195,7 +195,7 @@ def _comparisons(
 
 
 def _seconds(locations: Locations, server: McpServer) -> float:
-    """Give the deadline: the server's own, or the settings', or the default one."""
+    """Return the deadline: the server's own, or the settings', or the default one."""
     settings = read_json(locations.root / "usr" / "settings.json")
     everywhere = settings.get("mcp_client_init_timeout") if isinstance(settings, dict) else None
     for value in (server.raw.get("init_timeout"), everywhere):

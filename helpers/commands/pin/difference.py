@@ -125,7 +125,7 @@ def _compare_one(pin: str, now: Definition, saved: Definition | None) -> Differe
 
 
 def _renamed(gone: Mapping[str, str], new: Sequence[Definition]) -> dict[str, str]:
-    """Give the old name by the new one, of the tools that differ in nothing else."""
+    """Return the old name by the new one, of the tools that differ in nothing else."""
     if len(gone) * len(new) > MAX_PAIRS:
         return {}
     found: dict[str, str] = {}
@@ -169,7 +169,7 @@ Steps = tuple[Any, Any] | None
 
 
 def _walk(was: Any, now: Any) -> Iterator[tuple[str, Steps]]:
-    """Give each difference as its kind and path, without recursion: a saved file may be deep."""
+    """Return each difference as its kind and path, without recursion: a saved file may be deep."""
     pending: deque[tuple[Steps, Any, Any]] = deque([(None, was, now)])
     while pending:
         steps, one, other = pending.popleft()
@@ -196,7 +196,7 @@ def _pointer(steps: Steps) -> str:
 
 
 def _members(value: Any) -> Mapping[Any, Any] | None:
-    """Give the parts of an object or a list by key or index; None for any other value."""
+    """Return the parts of an object or a list by key or index; None for any other value."""
     if isinstance(value, dict):
         return value
     return dict(enumerate(value)) if isinstance(value, list) else None

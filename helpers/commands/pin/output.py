@@ -85,7 +85,7 @@ def report(
         with_definitions: show a person the definitions as well.
 
     Returns:
-        The outcome: fine, or refused where something differs.
+        The output: fine, or refused where something differs.
     """
     pins = _pins(catalogue.tools)
     entry = {server.normalized: {"url": server.url, "tools": pins.digests}}
@@ -184,7 +184,7 @@ def _details(difference: Difference) -> list[str]:
 
 
 def _first_difference(was: str | None, now: str | None) -> int:
-    """Give where to begin: a little before the first character that differs."""
+    """Return where to begin: a little before the first character that differs."""
     one, other = was or "", now or ""
     pairs = zip(one, other, strict=False)
     shared = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -5,8 +5,9 @@ Rules of this module:
 1. Every warning is one member of `Finding`, with a sentence that says what is so and one that
    mends it. Beside them stand a subject (a server's name, a file, a variable or a URL) and a
    detail that says where or which.
-2. A warning is not a problem: the gate runs with it as the settings say, or with a few of them
-   not at all. What makes the settings invalid is a member of `Problem`.
+2. A warning is not a problem. Most leave the gate working as configured; those in
+   STOPS_THE_GATE mean that it does not run. What makes the settings invalid is a member of
+   `Problem`.
 
 The module imports nothing of the framework and nothing of the other rooms.
 """

@@ -61,7 +61,7 @@ class McpServer:
         return bool(self.raw.get("disabled", False))
 
     def view(self) -> ServerView:
-        """Give the server as the binding sees it; its tools are taken to be there."""
+        """Return the server as the binding sees it; its tools are taken to be there."""
         headers = self.raw.get("headers")
         return ServerView(
             name=self.normalized,
@@ -89,7 +89,7 @@ class McpSettings:
     unreadable: tuple[Path, ...]
 
     def live(self, name: str) -> list[McpServer]:
-        """Give the servers of a normalised name that are not disabled."""
+        """Return the servers of a normalised name that are not disabled."""
         return [
             server
             for server in self.servers
@@ -97,7 +97,7 @@ class McpSettings:
         ]
 
     def view(self, name: str) -> View:
-        """Give what there is under a normalised name, without any tool."""
+        """Return what there is under a normalised name, without any tool."""
         return View(name, "", tuple(server.view() for server in self.live(name)))
 
 
@@ -105,7 +105,7 @@ def read_mcp_settings(locations: Locations) -> McpSettings:
     """Read the MCP servers that are configured for an agent.
 
     Args:
-        place: the Agent Zero folder, with the agent's project.
+        locations: the Agent Zero folder, with the agent's project.
 
     Returns:
         The servers, and which files could not be read.
@@ -153,7 +153,7 @@ def _servers(text: object, where: Path) -> list[McpServer]:
 
 
 def _normalized(parsed: Any) -> list[dict[str, Any]]:
-    """Give a list of servers, each with its name, in whichever form they are written."""
+    """Return a list of servers, each with its name, in whichever form they are written."""
     if isinstance(parsed, dict) and "mcpServers" not in parsed:
         return [parsed]  # a single server
     listed = parsed["mcpServers"] if isinstance(parsed, dict) else parsed

@@ -1,4 +1,4 @@
-"""What keeps the gate from running: a plugin that is not there, switches, files in its hook's place.
+"""What keeps the gate from running: a plugin that is not there, toggles, files in its hook's place.
 
 Rules of this module:
 
@@ -34,7 +34,7 @@ def found_obstacles(locations: Locations) -> list[Found]:
     """Look for what keeps the gate from running.
 
     Args:
-        place: the Agent Zero folder, with the agent's project and profile.
+        locations: the Agent Zero folder, with the agent's project and profile.
 
     Returns:
         What was found, in the order of `Finding`.
@@ -104,7 +104,7 @@ def _found_hooks(locations: Locations) -> list[Found]:
 
 
 def _hooks(folder: Path) -> list[Path]:
-    """Give the files in a folder that the framework takes for one of the hook's name."""
+    """Return the files in a folder that the framework takes for one of the hook's name."""
     hooks = folder / HOOK_FOLDER
     return [
         hooks / name
@@ -117,7 +117,7 @@ def _found_elsewhere(locations: Locations) -> list[Found]:
     found = []
     for _, folder in locations.foreign_folders():
         toggle = folder / "plugins" / PLUGIN_NAME / OFF
-        # The framework looks for switches everywhere but in other plugins.
+        # The framework looks for toggles everywhere but in other plugins.
         is_toggle = os.path.exists(toggle) and folder.parents[2] not in locations.plugin_roots()
         files = [toggle] * is_toggle + _hooks(folder)
         found += [Found(Finding.SHADOWED_ELSEWHERE, locations.shown(file)) for file in files]

@@ -77,5 +77,5 @@ def quoted(text: str, characters: int = MAX_NAME_CHARACTERS) -> str:
 
 
 def cut(text: str, characters: int) -> str:
-    """Give a text made visible; where it was longer, "..." stands for the rest."""
+    """Return a text made visible; where it was longer, "..." stands for the rest."""
     return visible(text[:characters]) + "..." * (len(text) > characters)

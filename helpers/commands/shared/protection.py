@@ -1,7 +1,8 @@
 """Which settings protect a server, and what is said when they are not valid.
 
-The commands `check` and `pin` find the demands of a server here, in the order and by the rules
-of the gate: nobody can tell what is protected; a protecting file is not valid; else the claims.
+The commands `check` and `pin` find what protects a server here, in the order and by the rules of
+the gate. A layer of which nobody can tell what it protects comes first, then one that protects
+the server and is not valid, then the protections.
 
 The module imports nothing of the framework. `evaluation` is imported where it is used: it
 brings the HTTP library, and other commands start without it.
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
 
 def protections_for(layers: Sequence[Layer], view: View) -> list[Protection] | Layer:
-    """Give the claims of every demand that protects a server.
+    """Return every layer that protects a server.
 
     Args:
-        demands: the settings in force.
+        layers: the settings in force.
         view: what there is under the server's name.
 
     Returns:
-        The claims, none where nothing protects the server; or a demand whose settings are not
+        The protections, none where nothing protects the server; or a layer whose settings are not
         valid, where that decides or may be why nothing does.
     """
     from ...evaluation import Unusable, protections_of
@@ -50,7 +51,7 @@ def protections_for(layers: Sequence[Layer], view: View) -> list[Protection] | L
 
 
 def protected_names(layers: Sequence[Layer]) -> list[str]:
-    """Give every protected name, in the order of the demands, each once."""
+    """Return every protected name, in the order of the layers, each once."""
     return list(dict.fromkeys(name for layer in layers for name in layer.protected or ()))
 
 
@@ -58,11 +59,11 @@ def not_valid(locations: Locations, layer: Layer) -> Output:
     """Say what is wrong with the settings.
 
     Args:
-        place: where the settings are.
-        demand: the demand whose settings are not valid.
+        locations: where the settings are.
+        layer: the layer whose settings are not valid.
 
     Returns:
-        The outcome, a configuration problem.
+        The output, a configuration problem.
     """
     assert isinstance(layer.settings, InvalidConfiguration)
     reason, file = (
@@ -90,11 +91,11 @@ def not_read(locations: Locations, files: Sequence[Any]) -> Output:
     """Say that the MCP settings cannot be read.
 
     Args:
-        place: where they are.
+        locations: where they are.
         files: the files that a strict parser cannot read.
 
     Returns:
-        The outcome, a configuration problem.
+        The output, a configuration problem.
     """
     shown = [locations.shown(file) for file in files]
     lines = [f"{file}: the MCP servers in it cannot be read as plain JSON" for file in shown]

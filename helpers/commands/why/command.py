@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Output:
         arguments: `word`, or None for all.
 
     Returns:
-        The outcome, always fine.
+        The output, always fine.
     """
     word: str | None = arguments.word
     asked = [sub for sub in SubReason if word in (None, sub.value, sub.reason.value)]

@@ -93,7 +93,7 @@ class Scene:
         before: Callable[[], object] = lambda: None,
         **overrides: Any,
     ) -> Play:
-        """Give a script that answers about what it is asked; `before` runs just before."""
+        """Return a script that answers about what it is asked; `before` runs just before."""
 
         def play(head: bytes) -> Script:
             before()
@@ -103,7 +103,7 @@ class Scene:
 
     @staticmethod
     def edits(edit: Callable[[dict[str, Any]], object]) -> Play:
-        """Give a script that answers after `edit` has changed the healthy answer."""
+        """Return a script that answers after `edit` has changed the healthy answer."""
 
         def play(head: bytes) -> Script:
             document = json.loads(answer_body(asked(head)))
@@ -124,7 +124,7 @@ class Scene:
         )
 
     def settings(self, **changed: Any) -> dict[str, Any]:
-        """Give a configuration that protects `tools` and asks the service of this scene."""
+        """Return a configuration that protects `tools` and asks the service of this scene."""
         return {
             "protected_servers": {"tools": self.url},
             "allow_private_hosts": True,
@@ -156,19 +156,19 @@ class Scene:
 
     @staticmethod
     def servers_of(chat: Chat) -> list[Any]:
-        """The live server objects that a chat's calls go to."""
+        """Return the live server objects that a chat's calls go to."""
         return list(MCPConfig.get_for_agent(chat.agent).servers)
 
     @staticmethod
     def definitions(server: Any) -> list[dict[str, Any]]:
-        """The tools that a live server has been told of: the host's own objects, to be altered."""
+        """Return the tools that a live server has been told of: the host's own objects, to be altered."""
         client = getattr(server, "_MCPServerRemote__client", None)
         tools: list[dict[str, Any]] = server._tools if client is None else client.tools
         return tools
 
     @staticmethod
     def digest(text: str) -> str:
-        """Give the digest of a text in the form of a pin."""
+        """Return the digest of a text in the form of a pin."""
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
     @classmethod
@@ -277,7 +277,7 @@ class Scene:
         unlisted: int = 0,
         age: str = "",
     ) -> str:
-        """Give the line that a model must be shown, with `<time>` for its time.
+        """Return the line that a model must be shown, with `<time>` for its time.
 
         An empty `endpoint` stands for the tool server's own; `statuses` are those of the
         valid answer that the decision rests on, None when there was none.
@@ -300,7 +300,7 @@ class Scene:
         return " ".join(parts)
 
     def told(self, chat: Chat | None = None) -> str:
-        """Give the denial shown last, after checking that at most a bare header is with it."""
+        """Return the denial shown last, after checking that at most a bare header is with it."""
         first, *rest = (chat or self.chat).shown[-1].splitlines()
         assert [text for text in rest if text.strip()] in ([], [HEADER])
         prefix, _, line = first.partition(": ")
@@ -450,12 +450,12 @@ class Scene:
 
 
 def asked(head: bytes) -> str:
-    """Give the URL that a preflight request asks about."""
+    """Return the URL that a preflight request asks about."""
     return unquote(head.split(b" ")[1].split(b"url=", 1)[1].decode("ascii"))
 
 
 def complete(statuses: Mapping[str, str]) -> dict[str, str]:
-    """Give the status of every check, as `answer_body` completes them."""
+    """Return the status of every check, as `answer_body` completes them."""
     assumed = {name: "proven" if name in ESSENTIAL_CHECKS else "unknown" for name in CHECKS}
     return assumed | dict(statuses)
 
@@ -470,7 +470,7 @@ def operator() -> Operator:
 
 @pytest.fixture(scope="session")
 def tool_server() -> Iterator[int]:
-    """The port of a real MCP server in a process of its own."""
+    """Return the port of a real MCP server in a process of its own."""
     with running(*HOSTILE_TOOLS, *SPECIAL_TOOLS) as port:
         yield port
 
@@ -483,7 +483,7 @@ def session_taps(tool_server: int) -> Iterator[tuple[Tap, Tap]]:
 
 @pytest.fixture
 def other_tap(session_taps: tuple[Tap, Tap]) -> Tap:
-    """A second way to the same tool server, by another URL."""
+    """Return a second way to the same tool server, by another URL."""
     session_taps[1].reset()
     return session_taps[1]
 
@@ -497,7 +497,7 @@ def other_url(other_tap: Tap) -> str:
 def scene(
     operator: Operator, session_taps: tuple[Tap, Tap], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Scene]:
-    """A fresh scene: nothing is configured, nothing is remembered."""
+    """Return a fresh scene: nothing is configured, nothing is remembered."""
     operator.unconfigure()
     operator.forget_extensions()
     monkeypatch.setattr(observe, "_cache", cache.ObservationCache())
@@ -519,7 +519,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 @pytest.fixture
 def look_ups(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The look-ups of the MCP configuration that the plugin makes, by the module that asks."""
+    """Return the look-ups of the MCP configuration that the plugin makes, by the module that asks."""
     original = MCPConfig.get_for_agent.__func__  # type: ignore[attr-defined]
     counted: list[str] = []
 

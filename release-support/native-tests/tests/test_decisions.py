@@ -313,7 +313,7 @@ def deaf_port() -> Iterator[int]:
 
 
 def nowhere(scene: Any) -> str:
-    """Give an origin whose name does not resolve; no resolver is asked about it."""
+    """Return an origin whose name does not resolve; no resolver is asked about it."""
     resolve = socket.getaddrinfo
 
     def getaddrinfo(host: Any, *arguments: Any, **named: Any) -> Any:
@@ -326,7 +326,7 @@ def nowhere(scene: Any) -> str:
 
 
 def without_tls(scene: Any) -> str:
-    """Give an origin that speaks plain HTTP where TLS is expected."""
+    """Return an origin that speaks plain HTTP where TLS is expected."""
     service = scene.serve([Send(answer(b"{}", status=b"400 Bad Request"))], before_request=True)
     return service.origin.replace("http:", "https:")
 

@@ -172,7 +172,7 @@ def mismatch(scene, other_url):
 
 
 def bound(scene, name):
-    """Give a tool as the host would bind it; None for no tool."""
+    """Return a tool as the host would bind it; None for no tool."""
     if name is None:
         return None
     tool = MCPConfig.get_instance().get_tool(scene.chat.agent, name)

@@ -138,7 +138,7 @@ def test_a_foreign_value_in_the_place_of_the_records(scene, rubbish):
 
 
 def is_plain(value):
-    """Say whether a value is JSON as it stands: no tuple, no enum, no number that is none."""
+    """Whether a value is JSON as it stands: no tuple, no enum, no number that is none."""
     if type(value) is dict:
         return all(type(key) is str and is_plain(item) for key, item in value.items())
     if type(value) is list:
@@ -207,7 +207,7 @@ def test_concurrent_calls_of_one_agent_leave_one_record_each(scene):
 
 
 def closed_port():
-    """Give a port that nothing listens on, and the socket that keeps it so."""
+    """Return a port that nothing listens on, and the socket that keeps it so."""
     taken = socket.socket()
     taken.bind(("127.0.0.1", 0))
     return taken
@@ -397,7 +397,7 @@ PLANTED_REPLIES = {
 
 
 def marks(value, path=""):
-    """Give the path of every string, key or value, that holds the marker."""
+    """Return the path of every string, key or value, that holds the marker."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from marks(str(key), f"{path}.<key>")

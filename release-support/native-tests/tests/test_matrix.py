@@ -276,7 +276,7 @@ ROWS = {
 
 
 def service(scene, column, at_once):
-    """Give the script of the service; it answers when all who ask at once have asked."""
+    """Return the script of the service; it answers when all who ask at once have asked."""
     everybody = threading.Barrier(at_once)
     denied = {"protocol_handshake": "failed"} if column == "do_not_delegate" else {}
     answers = scene.answers(denied)

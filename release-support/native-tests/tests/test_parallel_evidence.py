@@ -263,7 +263,7 @@ def test_a_parent_chat_is_saved_loaded_and_deleted(scene):
 
 
 def longest(reason, sub_reason, server):
-    """Give the judgement with the longest fields that there can be."""
+    """Return the judgement with the longest fields that there can be."""
     label = "a" * 63
     host = ".".join([label, label, label, "a" * 61])
     statuses = dict.fromkeys(Check, Status.UNKNOWN)

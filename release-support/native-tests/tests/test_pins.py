@@ -68,7 +68,7 @@ WAYS = [native, legacy, parallel]
 
 
 def tool(scene, name="echo", server=None):
-    """Give the live definition of a tool."""
+    """Return the live definition of a tool."""
     definitions = scene.definitions(server or scene.live)
     return next(tool for tool in definitions if tool["name"] == name)
 

@@ -31,7 +31,7 @@ DEFAULT = "default"
 
 
 def approval(scope):
-    """Give settings that show, in a denial, which file they came from."""
+    """Return settings that show, in a denial, which file they came from."""
     return {"protected_servers": {"tools": f"https://{scope}.example.com/mcp"}}
 
 

@@ -21,7 +21,7 @@ class RepairableException(Exception):
 
 
 def format_error(e: BaseException) -> str:
-    """The whole traceback, with its last message line moved to the top.
+    """Return the whole traceback, with its last message line moved to the top.
 
     Only a line that *starts* with a dotted name ending in `Error:` counts, so a class defined
     inside a function (`f.<locals>.XError`) or named otherwise stays below its traceback.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parse_tool_request(text: str) -> tuple[str, dict[str, Any]] | None:
-    """The tool's name and arguments, or `None` when the whole text is not exactly one request."""
+    """Return the tool's name and arguments, or `None` when the whole text is not exactly one request."""
     try:
         request = json.loads(text)
     except (ValueError, RecursionError):

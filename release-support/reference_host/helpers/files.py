@@ -10,7 +10,7 @@ ROOT_VARIABLE = "REFERENCE_HOST_ROOT"
 
 
 def get_root() -> str:
-    """The state root.
+    """Return the state root.
 
     Read on every call, so that each test can have a root of its own.
     """
@@ -26,7 +26,7 @@ def get_abs_path(*parts: str) -> str:
 
 
 def read_json(path: str, default: Any = None) -> Any:
-    """The parsed file, or `default` when there is none.
+    """Return the parsed file, or `default` when there is none.
 
     Malformed JSON raises.
     """

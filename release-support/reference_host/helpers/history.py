@@ -15,7 +15,7 @@ class Message:
     responses_item: dict[str, Any] | None = None
 
     def output(self) -> dict[str, Any]:
-        """The message as plain values."""
+        """Return the message as plain values."""
         return {"ai": self.ai, "content": self.content}
 
 
@@ -34,5 +34,5 @@ class History:
         return message
 
     def output(self) -> list[dict[str, Any]]:
-        """All messages as plain values."""
+        """Return all messages as plain values."""
         return [message.output() for message in self.messages]

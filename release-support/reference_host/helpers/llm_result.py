@@ -44,7 +44,7 @@ class LLMResult:
 
 
 def parse_arguments(arguments: Any) -> dict[str, Any]:
-    """A call's arguments as an object; text that is none counts as no arguments."""
+    """Return a call's arguments as an object; text that is none counts as no arguments."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)

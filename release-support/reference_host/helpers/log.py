@@ -39,7 +39,7 @@ class LogItem:
         self.kvps.update(_cut_values(kvps))
 
     def output(self) -> dict[str, Any]:
-        """The entry as plain values."""
+        """Return the entry as plain values."""
         return {
             "no": self.no,
             "id": self.id,
@@ -78,7 +78,7 @@ class Log:
         return item
 
     def output(self) -> list[dict[str, Any]]:
-        """All entries as plain values."""
+        """Return all entries as plain values."""
         return [item.output() for item in self.logs]
 
     def reset(self) -> None:

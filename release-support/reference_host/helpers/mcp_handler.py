@@ -71,7 +71,7 @@ class _MCPServer(ABC):
 
     @abstractmethod
     def _connect(self) -> Any:
-        """Give the streams of a new connection."""
+        """Return the streams of a new connection."""
 
     async def initialize(self) -> None:
         """List the server's tools; when that fails there are none, and `error` says why."""
@@ -84,7 +84,7 @@ class _MCPServer(ABC):
             self._tools, self.error = [], str(error) or type(error).__name__
 
     def get_tools(self) -> list[dict[str, Any]]:
-        """The tools that are not disabled."""
+        """Return the tools that are not disabled."""
         return [tool for tool in self._tools if tool["name"] not in self.disabled_tools]
 
     def has_tool(self, name: str) -> bool:
@@ -139,7 +139,7 @@ class MCPConfig:
 
     @classmethod
     def get_instance(cls) -> MCPConfig:
-        """The global instance; always the same object."""
+        """Return the global instance; always the same object."""
         if cls._instance is None:
             cls._instance = cls()
         return cls._instance
@@ -155,7 +155,7 @@ class MCPConfig:
 
     @classmethod
     def get_for_agent(cls, agent: Agent) -> MCPConfig:
-        """The configuration of the agent's project; on any error, and without a project, the global
+        """Return the configuration of the agent's project; on any error, and without a project, the global
         one."""
         try:
             project = projects.get_context_project_name(agent.context)
@@ -165,7 +165,7 @@ class MCPConfig:
 
     @classmethod
     def get_project_instance(cls, name: str) -> MCPConfig:
-        """The project's servers over those of the global settings; after an edit it connects inside
+        """Return the project's servers over those of the global settings; after an edit it connects inside
         the call."""
         configs = _parse_servers(get_settings()["mcp_servers"], "global")
         configs += _parse_servers(projects.load_project_mcp_servers(name), "project")
@@ -187,7 +187,7 @@ class MCPConfig:
         return self._find_server(name) is not None
 
     def get_tool(self, agent: Agent, name: str) -> MCPTool | None:
-        """The tool of that name or native alias, as far as the agent's configuration has it."""
+        """Return the tool of that name or native alias, as far as the agent's configuration has it."""
         config = MCPConfig.get_for_agent(agent)
         if not config.has_tool(name):
             name_map = agent.get_data(agent.DATA_NAME_RESPONSES_TOOL_NAME_MAP)
@@ -197,7 +197,7 @@ class MCPConfig:
         return MCPTool(agent=agent, name=name, method=None, args={}, message="", loop_data=None)
 
     def get_tools(self) -> list[dict[str, dict[str, Any]]]:
-        """Every exposed tool, each as `{"server.tool": its description}`."""
+        """Return every exposed tool, each as `{"server.tool": its description}`."""
         return [
             {f"{server.name}.{tool['name']}": tool}
             for server in self.servers
@@ -240,7 +240,7 @@ class MCPConfig:
 
 
 def _parse_servers(json_text: str, scope: str) -> list[dict[str, Any]]:
-    """The servers in order, each with its name and scope; both forms of the list are understood."""
+    """Return the servers in order, each with its name and scope; both forms of the list are understood."""
     servers = json.loads(json_text or "{}").get("mcpServers", {})
     if isinstance(servers, dict):
         servers = [{**config, "name": name} for name, config in servers.items()]

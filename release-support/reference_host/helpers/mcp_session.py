@@ -26,7 +26,7 @@ STREAMABLE_TYPES = ("http-stream", "streaming-http", "streamable-http", "http-st
 
 
 def connect_remote(server: MCPServerRemote) -> AbstractAsyncContextManager[Any]:
-    """The SDK's transport for a server.
+    """Return the SDK's transport for a server.
 
     Reads the server's fields now, so call it as late as possible.
     """
@@ -51,14 +51,14 @@ def connect_remote(server: MCPServerRemote) -> AbstractAsyncContextManager[Any]:
 
 
 def connect_local(server: MCPServerLocal) -> AbstractAsyncContextManager[Any]:
-    """The SDK's transport for a server that is a child process."""
+    """Return the SDK's transport for a server that is a child process."""
     return stdio_client(
         StdioServerParameters(command=server.command, args=server.args, env=server.env)
     )
 
 
 async def list_tools(connect: Connect, seconds: float) -> list[dict[str, Any]]:
-    """The server's tools as plain values."""
+    """Return the server's tools as plain values."""
     listing = await _in_worker(connect, seconds, lambda session: session.list_tools())
     return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.inputSchema}
@@ -89,7 +89,7 @@ async def _in_worker(
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """What really happened, without the groups that the SDK's task groups wrap it in."""
+    """Return what really happened, without the groups that the SDK's task groups wrap it in."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -8,7 +8,7 @@ import os
 
 
 def load_last_subclass(path: str, base: type) -> type | None:
-    """The last subclass of `base` that the file's namespace holds.
+    """Return the last subclass of `base` that the file's namespace holds.
 
     A file that fails to import raises.     The module is not put in `sys.modules`: two files of one
     name in different folders must not meet.

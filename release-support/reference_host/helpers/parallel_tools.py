@@ -33,7 +33,7 @@ class _Job:
     future: Future[None] | None = None
 
     def snapshot(self) -> dict[str, Any]:
-        """The job as plain values, with its result or its error once it has one."""
+        """Return the job as plain values, with its result or its error once it has one."""
         known: dict[str, Any] = {
             "job_id": self.id,
             "tool_name": self.tool_name,
@@ -50,7 +50,7 @@ _jobs: dict[str, _Job] = {}
 
 
 def normalize_parallel_tool_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The calls as `tool_name` and `tool_args`; anything else is a `ValueError`."""
+    """Return the calls as `tool_name` and `tool_args`; anything else is a `ValueError`."""
     if not isinstance(calls, list) or not 1 <= len(calls) <= MAX_CALLS:
         raise ValueError(f"between 1 and {MAX_CALLS} tool calls are needed")
     return [_normalize(call) for call in calls]
@@ -78,7 +78,7 @@ async def start_parallel_jobs(agent: Agent, calls: list[dict[str, Any]]) -> list
 async def await_parallel_jobs(
     agent: Agent, job_ids: list[str], timeout: float = 300
 ) -> list[dict[str, Any]]:
-    """Snapshots of the jobs, in order, once all have ended or the time (seconds) is over."""
+    """Return snapshots of the jobs, in order, once all have ended or the time (seconds) is over."""
     jobs = [_jobs[job_id] for job_id in job_ids]
     futures = [asyncio.wrap_future(job.future) for job in jobs if job.future]
     if futures:
@@ -107,7 +107,7 @@ async def _run(job: _Job, parent: Agent) -> None:
 
 
 async def _run_direct(job: _Job, parent: Agent) -> str:
-    """A plain tool: its context, agent and log are thrown away afterwards."""
+    """Return a plain tool: its context, agent and log are thrown away afterwards."""
     context = _child_context(job, parent, AgentContextType.BACKGROUND, parent.config.profile)
     try:
         worker = context.agent0
@@ -119,7 +119,7 @@ async def _run_direct(job: _Job, parent: Agent) -> str:
 
 
 async def _run_subordinate(job: _Job, parent: Agent) -> str:
-    """An agent of its own: its context is a user's chat, which stays and is saved."""
+    """Return an agent of its own: its context is a user's chat, which stays and is saved."""
     profile = job.tool_args.get("profile") or parent.config.profile
     context = _child_context(job, parent, AgentContextType.USER, profile)
     context.agent0.hist_add_user_message(UserMessage(job.tool_args.get("message", "")))

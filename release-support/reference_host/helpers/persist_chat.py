@@ -75,7 +75,7 @@ def _public(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _chain(agent: Agent | None) -> Iterator[Agent]:
-    """The agent and its subordinates, from the top."""
+    """Return the agent and its subordinates, from the top."""
     while agent:
         yield agent
         agent = agent.get_data(Agent.DATA_NAME_SUBORDINATE)
@@ -102,7 +102,7 @@ def _restore(chat: dict[str, Any]) -> AgentContext:
 
 
 def _response_ids(value: Any) -> Iterator[str]:
-    """Ids anywhere in the value.
+    """Return ids anywhere in the value.
 
     A string that mentions one is parsed, so untrusted text may name ids too.
     """
@@ -121,7 +121,7 @@ def _response_ids(value: Any) -> Iterator[str]:
 
 
 def _named_ids(value: dict[str, Any]) -> Iterable[str]:
-    """The ids at the two places where one is kept."""
+    """Return the ids at the two places where one is kept."""
     state = _object(value.get("responses_state"))
     responses = _object(_object(value.get("metadata")).get("responses"))
     many = state.get("response_ids")

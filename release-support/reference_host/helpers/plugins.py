@@ -20,7 +20,7 @@ def get_plugin_config(
     project_name: str | None = None,
     agent_profile: str | None = None,
 ) -> Any:
-    """The most specific `config.json`, whole and as it is; else the plugin's defaults.
+    """Return the most specific `config.json`, whole and as it is; else the plugin's defaults.
 
     Nothing is merged and nothing is checked: whatever JSON the file holds is returned, and malformed
     JSON raises. `None` when the plugin or its defaults are missing. The file is read on every call.
@@ -41,14 +41,14 @@ def get_plugin_config(
 
 
 def get_enabled_plugins(agent: Agent | None) -> list[str]:
-    """The names of the plugins that are on for this agent, sorted."""
+    """Return the names of the plugins that are on for this agent, sorted."""
     folder = files.get_abs_path("usr", "plugins")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return [name for name in names if _is_plugin(name) and _is_on(name, agent)]
 
 
 def get_enabled_plugin_paths(agent: Agent | None) -> list[str]:
-    """The folders of the plugins that are on for this agent."""
+    """Return the folders of the plugins that are on for this agent."""
     return [_plugin_path(name) for name in get_enabled_plugins(agent)]
 
 
@@ -77,7 +77,7 @@ def _read_defaults(plugin: str, plugin_name: str) -> Any:
 
 
 def _override(default: Any, variable: str) -> Any:
-    """The default, or what the environment sets in its place; below an object each key has its own
+    """Return the default, or what the environment sets in its place; below an object each key has its own
     variable."""
     if variable in os.environ:
         return _convert(os.environ[variable], default)

@@ -14,17 +14,17 @@ NO_MCP_SERVERS = '{"mcpServers": {}}'
 
 
 def get_context_project_name(context: AgentContext) -> str | None:
-    """The project that a context works in."""
+    """Return the project that a context works in."""
     return context.get_data("project")
 
 
 def get_project_meta(name: str, *sub: str) -> str:
-    """A path below the project's folder of settings."""
+    """Return a path below the project's folder of settings."""
     return files.get_abs_path("usr", "projects", name, ".a0proj", *sub)
 
 
 def load_project_mcp_servers(name: str) -> str:
-    """The project's MCP configuration as JSON text."""
+    """Return the project's MCP configuration as JSON text."""
     path = get_project_meta(name, "mcp_servers.json")
     if not os.path.isfile(path):
         return NO_MCP_SERVERS

@@ -16,12 +16,12 @@ _SLUG_LENGTH = 52  # characters: with "_" and 8 hex digits an alias stays below 
 
 
 def original_tool_name(native_name: str, name_map: dict[str, str] | None) -> str:
-    """The tool that a native name stands for; a name that is no alias is its own."""
+    """Return the tool that a native name stands for; a name that is no alias is its own."""
     return (name_map or {}).get(native_name, native_name)
 
 
 def build_responses_function_tools(agent: Agent) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The MCP tools as function definitions, and the map from native to original names.
+    """Return the MCP tools as function definitions, and the map from native to original names.
 
     They are those of the global servers, whatever project the agent works in.
     """

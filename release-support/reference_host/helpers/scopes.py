@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def of_agent(agent: Agent | None) -> tuple[str, str]:
-    """The project and the profile an agent works in, each "" when there is none."""
+    """Return the project and the profile an agent works in, each "" when there is none."""
     if agent is None:
         return "", ""
     return projects.get_context_project_name(agent.context) or "", agent.config.profile or ""

@@ -14,5 +14,5 @@ DEFAULTS: dict[str, Any] = {
 
 
 def get_settings() -> dict[str, Any]:
-    """The defaults, overlaid with usr/settings.json."""
+    """Return the defaults, overlaid with usr/settings.json."""
     return DEFAULTS | files.read_json(files.get_abs_path("usr", "settings.json"), {})

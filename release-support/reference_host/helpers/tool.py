@@ -60,7 +60,7 @@ class Tool(ABC):
             self.log.update(content=response.message)
 
     def get_log_object(self) -> LogItem:
-        """A log entry of the type that fits this tool."""
+        """Return a log entry of the type that fits this tool."""
         return self.agent.context.log.log(
             type="tool",
             heading=f"{self.agent.agent_name}: Using tool '{self.name}'",
@@ -83,7 +83,7 @@ class Unknown(Tool):
 
 
 def find_tool_class(name: str) -> type[Tool]:
-    """The class of a local tool, `Unknown` when there is none."""
+    """Return the class of a local tool, `Unknown` when there is none."""
     # The name is a model's text: only a plain one may become part of a path.
     if re.fullmatch(r"\w+", name, re.ASCII):
         path = files.get_abs_path("usr", "tools", f"{name}.py")
