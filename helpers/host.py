@@ -29,6 +29,7 @@ from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
 from .settings.in_force import MISREAD, Layer, layers_in_force
 from .settings.locations import is_misread
+from .unconfigured import layers_without_settings
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
@@ -135,9 +136,10 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
         The layer of that file, then that of the floor, if there is one.
     """
     project = projects.get_context_project_name(agent.context) or ""
-    if is_misread(_ROOT, project, agent.config.profile or ""):
+    profile = agent.config.profile or ""
+    if is_misread(_ROOT, project, profile):
         return (MISREAD,)
-    return layers_in_force(
+    return layers_without_settings(agent, project, profile) or layers_in_force(
         _read(agent=agent),
         _read(project_name="", agent_profile=""),
         normalize_name=normalize_name,

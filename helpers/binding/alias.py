@@ -52,7 +52,7 @@ def may_be_of(alias: str, server: str) -> bool:
     start = _plain(f"{server}.").lstrip("_")
     if not start:  # nothing of the server's name stays
         return True
-    if stem == start.rstrip("_")[:MAX_STEM_CHARACTERS]:  # nothing of the tool's name stays
+    if stem == start.rstrip("_"):  # nothing of the tool's name stays
         return True
     is_longer = len(stem) > len(start) or len(start) >= MAX_STEM_CHARACTERS
     return is_longer and stem.startswith(start[:MAX_STEM_CHARACTERS])

@@ -8,7 +8,7 @@ import re
 import pytest
 from helpers import responses_tools
 from helpers.mcp_handler import normalize_name
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers.binding.alias import alias_of, is_alias, may_be_of
 
@@ -21,6 +21,9 @@ DIGEST = "_0123abcd"
 
 
 @given(SERVERS, TOOLS)
+@example("s" * 60, "echo")
+@example("s" * 51, "_echo")
+@example("öö", "ö")
 def test_it_is_what_the_framework_makes(server, tool):
     name = f"{server}.{tool}"
     assert alias_of(name) == native_name(name)
