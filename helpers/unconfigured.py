@@ -29,6 +29,7 @@ from helpers.mcp_handler import normalize_name
 from .product import NAME as PLUGIN_NAME
 from .settings.in_force import Layer, layers_in_force
 
+FIND_HOOKS: Final = "_get_extension_classes"
 VARIABLES: Final = f"A0_SET_{PLUGIN_NAME}".upper()
 
 _HOOKS: Final = tuple(
@@ -66,9 +67,10 @@ def _is_plain_reading(agent: Any) -> bool:
         return _is_of(plugins, read)
     if not _is_of(extension, read) or not _is_of(plugins, read.__wrapped__):
         return False
-    if plugins.cache.get(plugins.HOOKS_CACHE_AREA, PLUGIN_NAME):
+    extensible: Any = plugins  # has these, where it lets others have a say
+    if extensible.cache.get(extensible.HOOKS_CACHE_AREA, PLUGIN_NAME):
         return False
-    find = extension._get_extension_classes
+    find = getattr(extension, FIND_HOOKS)
     return not any(find(hook, agent=whose) for hook in _HOOKS for whose in (agent, None))
 
 
