@@ -30,6 +30,7 @@ from usr.plugins.agent_guild_preflight.helpers import message, records
 from usr.plugins.agent_guild_preflight.helpers.binding.pins import digest
 from usr.plugins.agent_guild_preflight.helpers.commands.main import INSTALLED, main
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
     Check,
@@ -181,16 +182,25 @@ def approved_and_the_service_stopped(stage: Stage) -> str:
 
 
 def a_saved_chat(stage: Stage) -> None:
-    data: dict[str, object] = {}
-    agent = SimpleNamespace(get_data=data.get, set_data=data.__setitem__)
     observed = {"observation": observation()}
     kept = {"observation": observation(cached=True, age_seconds=42.0)}
     refused = {"reason": Reason.URL_MISMATCH, "source": Source.SELECTED}
-    for number, found in enumerate((observed, kept, refused)):
+    save_chat(stage, observed, kept, refused)
+
+
+def a_failure_of_the_gate(stage: Stage) -> None:
+    where = Unforeseen("KeyError", "guild_preflight.contract", 214)
+    save_chat(stage, {"reason": Reason.INTERNAL_ERROR, "unforeseen": where})
+
+
+def save_chat(stage: Stage, *decisions: dict[str, Any]) -> None:
+    data: dict[str, object] = {}
+    agent = SimpleNamespace(get_data=data.get, set_data=data.__setitem__)
+    for number, found in enumerate(decisions):
         judgement = Judgement(
             server="weather", endpoint="https://mcp.example.com", tool="forecast", **found
         )
-        records.keep(agent, judgement, f"{number:032x}")
+        records.keep(agent, judgement, f"6f1c9ad02b7e4458{number:016x}")
     chat = {"name": "Weather in Oslo", "agents": [{"number": 0, "data": data}]}
     stage.zero.write("usr/chats/Ab12Cd34/chat.json", chat)
 
@@ -231,6 +241,7 @@ SCENES: dict[str, Callable[[Stage], str | None]] = {
     "commands.md: check weather": approved,
     "commands.md: check weather 2": approved_and_the_service_stopped,
     "commands.md: explain": a_saved_chat,
+    "commands.md: explain --last": a_failure_of_the_gate,
     "commands.md: pin weather": approved,
     "commands.md: pin weather --against weather.json": pinned_and_changed,
     "commands.md: why url_mismatch": nothing,
