@@ -1,6 +1,7 @@
 """The command that runs the preflight service: `python release-support/local_guild`."""
 
 import argparse
+import re
 import signal
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ except ModuleNotFoundError as missing:
     )
 
 DEFAULT_PORT = 8787
+PLUGIN = Path(__file__).resolve().parents[2] / "plugin.yaml"
 
 
 def main() -> None:
@@ -28,6 +30,9 @@ def main() -> None:
     Exits 0 then, and 2 if the service cannot be started.
     """
     arguments = _parser().parse_args()
+    if arguments.version:
+        print(f"agent_guild_preflight {_version()}")
+        return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     try:
@@ -65,7 +70,17 @@ def _parser() -> argparse.ArgumentParser:
         default="127.0.0.1",
         help="loopback address (default: %(default)s)",
     )
+    parser.add_argument(
+        "--version", action="store_true", help="show the version of the plugin and end"
+    )
     return parser
+
+
+def _version() -> str:
+    """Return the version that plugin.yaml states; without a parser, which not every Python has."""
+    stated = re.search(r"^version: *(\S+)", PLUGIN.read_text(encoding="utf-8"), re.M)
+    assert stated is not None
+    return stated[1]
 
 
 def _port(text: str) -> int:
