@@ -17,6 +17,7 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import uvicorn
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -100,7 +101,10 @@ async def _response(request: Request, hosts: set[str]) -> Response:
     target = _target(request)
     if target is None:
         return _refusal(422, "the query needs a url, percent-encoded as UTF-8")
-    return _json(200, await probe(target))
+    probed = await probe(target)
+    response = _json(200, probed.answer)
+    response.background = BackgroundTask(probed.leave)
+    return response
 
 
 def _is_local(request: Request, hosts: set[str]) -> bool:
