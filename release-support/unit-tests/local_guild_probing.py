@@ -1,16 +1,19 @@
 """What the tests of the local preflight service share: processes, scripts, and how to ask."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpx
-from local_guild.wire import Send, answer
+from local_guild.wire import Send, Wait, answer
 
 RELEASE_SUPPORT = Path(__file__).resolve().parents[1]
 
@@ -68,13 +71,68 @@ CHECKS = [
 ]  # fmt: skip
 
 
+# Every name of these answers its look-ups in turn with these addresses, and the last ones again;
+# "stuck" is a name whose look-up takes a minute.
+NAMES = """
+import json, os, socket, sys, time
+sys.path.insert(0, os.environ["SUPPORT"])
+answers, asked, ask = json.loads(os.environ["ANSWERS"]), [], socket.getaddrinfo
+def getaddrinfo(host, port, *rest, **more):
+    host = host.decode() if isinstance(host, bytes) else host
+    if host == "stuck":
+        time.sleep(60)
+    if host not in answers:
+        return ask(host, port, *rest, **more)
+    asked.append(host)
+    given = answers[host].pop(0) if len(answers[host]) > 1 else answers[host][0]
+    return [found for address in given for found in ask(address, port, *rest, **more)]
+socket.getaddrinfo = getaddrinfo
+"""
+
+# Prints the answer about one target, and how many look-ups it took.
+NAMED_PROBER = (
+    NAMES
+    + """
+import asyncio
+from local_guild.probe import probe
+async def visit():
+    probed = await probe(sys.argv[1])
+    await probed.leave()
+    return probed.answer
+print(json.dumps([asyncio.run(visit()), len(asked)]))
+"""
+)
+
+# The service, in a world of such names.
+NAMED_GUILD = (
+    NAMES
+    + """
+from local_guild.__main__ import main
+sys.argv = ["local_guild", "--port", "0"]
+main()
+"""
+)
+
+
+def world(**answers: list[list[str]]) -> dict[str, str]:
+    """What `NAMES` needs in its environment."""
+    return {"SUPPORT": str(RELEASE_SUPPORT), "ANSWERS": json.dumps(answers)}
+
+
 @contextmanager
-def process(*command: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """Run Python with `command`; gives the last word of the first line it prints, and the
-    process."""
+def process(
+    *command: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """Run Python with `command`, and these variables beside the rest of the environment; gives the
+    last word of the first line it prints, and the process."""
     pipe = subprocess.PIPE
     running = subprocess.Popen(
-        [sys.executable, *command], stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        [sys.executable, *command],
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        env=os.environ | dict(environment or {}),
     )
     try:
         assert running.stdout is not None
@@ -84,6 +142,20 @@ def process(*command: str) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     finally:
         running.kill()
         running.communicate()
+
+
+def run(
+    *command: str, environment: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run Python with `command` to its end, with these variables beside the environment."""
+    return subprocess.run(
+        [sys.executable, *command],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+        env=os.environ | dict(environment or {}),
+    )
 
 
 class Probed(Protocol):
@@ -105,6 +177,14 @@ def request_head(origin: str, target: str) -> bytes:
     line = f"GET /preflight?url={quote(target, safe='')} HTTP/1.1"
     host = origin.removeprefix("http://")
     return f"{line}\r\nHost: {host}\r\nUser-Agent: {USER_AGENT}\r\n\r\n".encode()
+
+
+def connect(origin: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(origin.rpartition(":")[2])), PATIENCE_SECONDS)
+
+
+def read_all(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 def statuses(document: dict[str, Any]) -> dict[str, str]:
@@ -149,3 +229,24 @@ def initialize_result(version: str = "2025-06-18", request_id: Any = 1) -> bytes
 
 def card_answer(**content: Any) -> bytes:
     return answer(json.dumps({"name": "Scripted agent"} | content).encode())
+
+
+def event_stream(address: bytes, posted: threading.Event) -> Callable[[bytes], list[Any]]:
+    """A server of the older transport whose stream gives out `address` and answers once `posted` is
+    set, which any second POST does."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+    message = b"event: message\r\ndata: " + initialize_result() + b"\r\n\r\n"
+
+    def choose(request: bytes) -> list[Any]:
+        if request.startswith(b"GET /sse "):
+            return [
+                Send(head + b": hi\nevent: endpoint\ndata: " + address + b"\n\n"),
+                Wait(posted),
+                Send(message),
+            ]
+        if request.startswith(b"POST /messages"):
+            posted.set()
+            return [Send(answer(b"", status=b"202 Accepted"))]
+        return [Send(answer(b"", status=b"404 Not Found"))]
+
+    return choose

@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 
 import httpx
 import pytest
@@ -18,8 +17,11 @@ from local_guild_probing import (
     RELEASE_SUPPORT,
     USER_AGENT,
     ask,
+    connect,
     process,
+    read_all,
     request_head,
+    run,
     statuses,
 )
 
@@ -148,7 +150,7 @@ def test_other_host_names_are_refused(guild: str, host: str) -> None:
 
 def test_two_host_headers_are_never_answered(guild: str) -> None:
     port = int(guild.rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as client:
+    with connect(guild) as client:
         client.sendall(
             b"GET /preflight?url=x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nHost: evil.example\r\n"
             b"User-Agent: %s\r\nConnection: close\r\n\r\n" % (port, USER_AGENT.encode())
@@ -170,14 +172,42 @@ def test_web_pages_are_refused(guild: str, name: str, value: str, status: int) -
     assert ask(guild, "x", **{name: value}).status_code == status
 
 
+@pytest.mark.parametrize(
+    "agents",
+    [
+        [],
+        [""],
+        ["Mozilla/5.0 (X11; Linux x86_64; rv:60.0) Gecko/20100101 Firefox/60.0"],
+        ["curl/8.5.0"],
+        ["agent_guild_preflight"],
+        ["agent_guild_preflight/"],
+        ["agent_guild_preflight/0.1.0 Mozilla/5.0"],
+        ["Mozilla/5.0 agent_guild_preflight/0.1.0"],
+        [USER_AGENT, "Mozilla/5.0"],
+        [USER_AGENT, USER_AGENT],
+    ],
+)
+def test_a_browser_that_says_nothing_of_the_page_is_refused(guild: str, agents: list[str]) -> None:
+    with WireServer([Stall()]) as server:
+        head = request_head(guild, server.origin)
+        named = b"".join(b"User-Agent: %s\r\n" % agent.encode() for agent in agents)
+        with connect(guild) as client:
+            client.sendall(head.replace(b"User-Agent: %s\r\n" % USER_AGENT.encode(), named))
+            assert read_all(client).split()[1] == b"403"
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0rc1", "1.0+local", "7"])
+def test_any_version_of_the_plugin_is_answered(guild: str, version: str) -> None:
+    headers = {"User-Agent": f"agent_guild_preflight/{version}"}
+    assert ask(guild, "x", **headers).status_code == 200
+
+
 # --- The command ---------------------------------------------------------------
 
 
 def run_command(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, str(RELEASE_SUPPORT / "local_guild"), *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
+    return run(str(RELEASE_SUPPORT / "local_guild"), *arguments)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -193,9 +223,7 @@ def test_the_command_ends_while_a_probe_is_under_way() -> None:
     with (
         WireServer([Stall()]) as server,
         process(str(RELEASE_SUPPORT / "local_guild"), "--port", "0") as (origin, running),
-        socket.create_connection(
-            ("127.0.0.1", int(origin.rpartition(":")[2])), PATIENCE_SECONDS
-        ) as client,
+        connect(origin) as client,
     ):
         client.sendall(request_head(origin, server.origin))
         assert server.wait_for_requests(1, PATIENCE_SECONDS)

@@ -2,13 +2,19 @@
 
 import json
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from local_guild import allowance, answers, cards
-from local_guild.wire import Send, Stall, Wait, WireServer, answer
-from local_guild_probing import Probed, by_path, card_answer, initialize_result, statuses
+from local_guild.wire import Send, Stall, WireServer, answer
+from local_guild_probing import (
+    Probed,
+    by_path,
+    card_answer,
+    event_stream,
+    initialize_result,
+    statuses,
+)
 
 
 @pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden"])
@@ -119,27 +125,6 @@ def test_a_session_that_was_opened_is_closed(probed: Probed) -> None:
         last = server.requests[-1]
     assert last.startswith(b"DELETE /mcp HTTP/1.1\r\n")
     assert b"mcp-session-id: s-1\r\n" in last.lower()
-
-
-def event_stream(address: bytes, posted: threading.Event) -> Callable[[bytes], list[Any]]:
-    """A server of the older transport whose stream gives out `address` and answers once `posted` is
-    set, which any second POST does."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-    message = b"event: message\r\ndata: " + initialize_result() + b"\r\n\r\n"
-
-    def choose(request: bytes) -> list[Any]:
-        if request.startswith(b"GET /sse "):
-            return [
-                Send(head + b": hi\nevent: endpoint\ndata: " + address + b"\n\n"),
-                Wait(posted),
-                Send(message),
-            ]
-        if request.startswith(b"POST /messages"):
-            posted.set()
-            return [Send(answer(b"", status=b"202 Accepted"))]
-        return [Send(answer(b"", status=b"404 Not Found"))]
-
-    return choose
 
 
 def test_the_longest_probe_sends_five_requests(probed: Probed) -> None:

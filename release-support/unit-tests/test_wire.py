@@ -1,7 +1,6 @@
 """The wire server that tests play broken answers with."""
 
 import ipaddress
-import socket
 import ssl
 import threading
 import time
@@ -12,25 +11,15 @@ import httpx
 import pytest
 from cryptography import x509
 from local_guild.wire import Close, Drip, Endless, Reset, Send, Stall, Wait, WireServer, answer
-from local_guild_probing import PATIENCE_SECONDS, Probed, statuses
+from local_guild_probing import PATIENCE_SECONDS, Probed, connect, read_all, statuses
 from stage.certificates import Authority
-
-
-def connect(server: WireServer) -> socket.socket:
-    return socket.create_connection(
-        ("127.0.0.1", int(server.origin.rpartition(":")[2])), PATIENCE_SECONDS
-    )
-
-
-def read_all(client: socket.socket) -> bytes:
-    return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 def test_wire_sends_byte_for_byte_and_keeps_the_requests() -> None:
     request = b"GET /x HTTP/1.1\r\nHost: y\r\n\r\n"
     with (
         WireServer([Send(b"one "), Drip(b"two", every=0.001), Send(b"\0\xff")]) as server,
-        connect(server) as client,
+        connect(server.origin) as client,
     ):
         client.sendall(request + b"a body")
         assert read_all(client) == b"one two\0\xff"
@@ -54,7 +43,7 @@ def test_wire_answer_is_a_whole_response() -> None:
 
 def test_wire_can_end_before_a_request() -> None:
     with WireServer([Send(b"early"), Close()], before_request=True) as server:
-        with connect(server) as client:
+        with connect(server.origin) as client:
             assert read_all(client) == b"early"
         assert (server.requests, server.connections) == ([], 1)
 
@@ -62,7 +51,7 @@ def test_wire_can_end_before_a_request() -> None:
 def test_wire_can_reset_before_a_request() -> None:
     with WireServer([Reset()], before_request=True) as server:
         # The reset may come before the client has seen its connection made.
-        with pytest.raises(ConnectionResetError), connect(server) as client:
+        with pytest.raises(ConnectionResetError), connect(server.origin) as client:
             read_all(client)
         assert (server.requests, server.connections) == ([], 1)
 
@@ -76,8 +65,8 @@ def test_wire_holds_answers_until_released() -> None:
     release = threading.Event()
     with (
         WireServer([Wait(release), Send(b"now")]) as server,
-        connect(server) as one,
-        connect(server) as two,
+        connect(server.origin) as one,
+        connect(server.origin) as two,
     ):
         for client in (one, two):
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -90,7 +79,7 @@ def test_wire_holds_answers_until_released() -> None:
 @pytest.mark.parametrize("step", [Stall(), Endless(b"x" * 65536)])
 def test_wire_notices_that_the_client_left(step: Any) -> None:
     with WireServer([step]) as server:
-        with connect(server) as client:
+        with connect(server.origin) as client:
             client.sendall(b"GET / HTTP/1.1\r\n\r\n")
             assert server.wait_for_requests(1, PATIENCE_SECONDS)
         assert server.wait_until_closed(PATIENCE_SECONDS)
@@ -110,7 +99,7 @@ def test_wire_notices_that_the_client_left(step: Any) -> None:
 @pytest.mark.parametrize("request_head", [b"GET / HTTP/1.1\r\n\r\n", b"GET / HT"])
 def test_wire_stops_in_the_middle_of_anything(step: Any, request_head: bytes) -> None:
     server = WireServer([step])
-    with connect(server) as client:
+    with connect(server.origin) as client:
         client.sendall(request_head)
         if request_head.endswith(b"\r\n\r\n"):
             assert server.wait_for_requests(1, PATIENCE_SECONDS)
@@ -120,7 +109,7 @@ def test_wire_stops_in_the_middle_of_anything(step: Any, request_head: bytes) ->
         assert time.monotonic() - started < 2
         assert server.wait_until_closed(0)
     with pytest.raises(ConnectionRefusedError):
-        connect(server)
+        connect(server.origin)
 
 
 def test_wire_speaks_tls(probed: Probed, tmp_path: Path) -> None:
@@ -138,7 +127,7 @@ def test_wire_speaks_tls(probed: Probed, tmp_path: Path) -> None:
 def test_wire_stops_in_the_middle_of_a_tls_handshake() -> None:
     with (
         WireServer([Stall()], tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)) as server,
-        connect(server),
+        connect(server.origin),
     ):
         pass
     assert server.wait_until_closed(0)
