@@ -4,8 +4,9 @@ Rules this module keeps:
 
 1. Each limit counts for the whole probe, over all its connections. Nothing that the probed server
    does raises or resets one.
-2. Bytes count as they come off the network, so what TLS and the framing add is part of them.
-3. Every read gives the other probes a turn. A server that sends drop by drop is waited for between
+2. A server that wanted more than a limit, here or anywhere else in the probe, is asked nothing more.
+3. Bytes count as they come off the network, so what TLS and the framing add is part of them.
+4. Every read gives the other probes a turn. A server that sends drop by drop is waited for between
    the drops: they then come together.
 """
 
@@ -13,9 +14,10 @@ import asyncio
 
 MAX_REQUESTS = 5
 MAX_BYTES = 512 * 1024
+MAX_PIECES = 256
 FREE_DROPS = 32
 DROP_BYTES = 512
-DROP_PAUSE_SECONDS = 0.005
+DROP_PAUSE_SECONDS = 0.01
 
 
 class BoundReached(Exception):
@@ -28,7 +30,12 @@ class Allowance:
     def __init__(self) -> None:
         self._requests = MAX_REQUESTS
         self._bytes = MAX_BYTES
+        self._pieces = MAX_PIECES
         self._drops = 0
+
+    def end(self) -> None:
+        """Leave no request to the probe."""
+        self._requests = 0
 
     def take_request(self) -> None:
         """Count one request.
@@ -38,6 +45,15 @@ class Allowance:
         if not self._requests:
             raise BoundReached
         self._requests -= 1
+
+    def take_piece(self) -> None:
+        """Count one piece of a body, which costs as much time as many bytes of a large one.
+
+        Raises `BoundReached` if none is left.
+        """
+        if not self._pieces:
+            raise BoundReached
+        self._pieces -= 1
 
     async def take_bytes(self, count: int) -> None:
         """Count what one read has brought, and let others have their turn.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import exchange, payment
+from .documents import refuse_costly
 
 PATHS = (b"/.well-known/agent-card.json", b"/.well-known/agent.json")
 
@@ -46,7 +47,11 @@ async def find(client: exchange.Client) -> Card | None:
 
 
 def parse(body: bytes) -> Card | None:
-    """The card in the body of an answer, or `None` if it is not one."""
+    """The card in the body of an answer, or `None` if it is not one.
+
+    Raises `BoundReached`.
+    """
+    refuse_costly(body)
     try:
         content = json.loads(body.decode("utf-8"))
     except (ValueError, RecursionError):

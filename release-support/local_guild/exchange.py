@@ -4,8 +4,8 @@ Rules this module keeps:
 
 1. A request names a path, never a host: it cannot go to another server than the probed one.
 2. An answer has at most `MAX_HEADS` heads (all but the last are interim, such as 100 Continue), of
-   `MAX_HEAD_BYTES` and `MAX_HEAD_LINES` together, and a body of `MAX_RESPONSE_BYTES` in at most
-   `MAX_PIECES` pieces. There is no clock here: the caller puts the probe under one.
+   `MAX_HEAD_BYTES` and `MAX_HEAD_LINES` together, and a body of `MAX_RESPONSE_BYTES`. What goes on
+   beyond ends the probe. There is no clock here: the caller puts the probe under one.
 3. No redirect is followed and no cookie kept. An answer is never expanded: only the identity
    encoding is asked for, and an encoded answer is read as the bytes that it is.
 4. The text of an answer is decoded as UTF-8 only: a character set that a server names is not looked
@@ -27,7 +27,6 @@ MAX_HEADS = 8
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEAD_LINES = 128
 MAX_RESPONSE_BYTES = 64 * 1024
-MAX_PIECES = 512
 
 USER_AGENT = "local-guild/0.1.0"
 
@@ -65,10 +64,14 @@ class Client:
         connection = await open_connection(self._addresses, self._allowance, self._tls_name)
         try:
             state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_FRAMING_BYTES)
-            head = h11.Request(method=method, target=path, headers=fields)
-            sent = [head, *([h11.Data(content)] if content else []), h11.EndOfMessage()]
+            asked = h11.Request(method=method, target=path, headers=fields)
+            sent = [asked, *([h11.Data(content)] if content else []), h11.EndOfMessage()]
             await connection.write(b"".join(state.send(event) or b"" for event in sent))
-            yield Response(await _final_head(connection, state), connection, state)
+            head = await _final_head(connection, state)
+            yield Response(head, connection, state, self._allowance)
+        except BoundReached:
+            self._allowance.end()
+            raise
         finally:
             connection.close()
 
@@ -79,13 +82,19 @@ _FIELDS = [("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connec
 class Response:
     """An answer whose body is still to be read, once."""
 
-    def __init__(self, head: h11.Response, connection: Connection, state: h11.Connection) -> None:
+    def __init__(
+        self,
+        head: h11.Response,
+        connection: Connection,
+        state: h11.Connection,
+        allowance: Allowance,
+    ) -> None:
         self.status = head.status_code
         self._headers = head.headers
         self._connection = connection
         self._state = state
         self._bytes_left = MAX_RESPONSE_BYTES
-        self._pieces_left = MAX_PIECES
+        self._allowance = allowance
 
     @property
     def is_success(self) -> bool:
@@ -121,9 +130,9 @@ class Response:
             self._state.receive_data(await self._connection.read())
         if not isinstance(event, h11.Data):
             return b""
+        self._allowance.take_piece()
         self._bytes_left -= len(event.data)
-        self._pieces_left -= 1
-        if self._bytes_left < 0 or self._pieces_left < 0:
+        if self._bytes_left < 0:
             raise BoundReached
         return bytes(event.data)
 

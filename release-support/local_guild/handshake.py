@@ -30,6 +30,7 @@ from mcp.types import (
 
 from . import exchange
 from .connection import NotConnected
+from .documents import refuse_costly
 from .events import Events
 
 MAX_SESSION_ID_CHARACTERS = 256
@@ -130,7 +131,7 @@ async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen
                     seen.initialized = True
                     return
                 if name == "endpoint" and not posted:
-                    path = _message_path(url, data)
+                    path = _message_path(url, data.decode("utf-8", "replace"))
                     if path is None:
                         return
                     async with client.request("POST", path, _POST_HEADERS, _BODY):
@@ -171,9 +172,13 @@ def _note(response: exchange.Response, seen: Seen) -> None:
         seen.asked_for_payment = True
 
 
-def _initialize_result(message: bytes | str) -> InitializeResult | None:
+def _initialize_result(message: bytes) -> InitializeResult | None:
     """The result in a JSON-RPC message, or `None` if the message is anything but the answer to our
-    request."""
+    request.
+
+    Raises `BoundReached`.
+    """
+    refuse_costly(message)
     try:
         response = JSONRPCResponse.model_validate_json(message)
         result = InitializeResult.model_validate(response.result)

@@ -16,6 +16,7 @@ Rules this module keeps:
 
 import asyncio
 import contextlib
+import gc
 import re
 import signal
 import socket
@@ -67,6 +68,8 @@ def serve(listener: socket.socket, *, ready: Callable[[], None]) -> None:
     Returns within `SHUTDOWN_SECONDS` of the signal. A second one goes to the handlers that stood
     before.
     """
+    # What was imported stays; a collection that a large answer sets off need not look at it.
+    gc.freeze()
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(Threads())
         runner.run(_serve(listener, ready))

@@ -6,15 +6,17 @@ import socket
 import ssl
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
-from local_guild import addresses, connection
+from local_guild import addresses, allowance, connection, threads
 from local_guild.wire import Send, WireServer, answer
 from local_guild_probing import (
     CHECKS,
     NAMED_GUILD,
     NAMED_PROBER,
+    PATIENCE_SECONDS,
     RELEASE_SUPPORT,
     ask,
     event_stream,
@@ -156,3 +158,50 @@ def test_authorities_that_cannot_be_read_are_one_clear_line(tmp_path: Path) -> N
 
 def test_a_tls_server_cannot_ask_for_new_keys_later() -> None:
     assert connection.tls_context().options & ssl.OP_NO_RENEGOTIATION
+
+
+# --- Threads --------------------------------------------------------------------
+
+
+def test_a_tls_handshake_computes_in_a_thread(tmp_path: Path) -> None:
+    class Counting(threads.Threads):
+        jobs = 0
+
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            self.jobs += 1
+            return super().submit(*args, **kwargs)
+
+    async def shake_hands(port: int) -> None:
+        asyncio.get_running_loop().set_default_executor(executor)
+        found = addresses.Addresses(["127.0.0.1"], port)
+        with pytest.raises(connection.NotConnected):  # nobody vouches for the certificate
+            await connection.open_connection(found, allowance.Allowance(), "mcp.test")
+
+    executor = Counting()
+    tls, _ = certified(tmp_path, "mcp.test", [])
+    with WireServer(HEALTHY, tls=tls) as server, asyncio.Runner() as runner:
+        runner.run(shake_hands(int(server.origin.rpartition(":")[2])))
+    assert executor.jobs >= 2
+
+
+def test_threads_are_bounded_and_wait_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look_up() -> None:
+        asyncio.get_running_loop().set_default_executor(executor)
+        with pytest.raises(OSError):
+            await addresses.resolve("localhost", 80)
+
+    monkeypatch.setattr(threads, "MAX_THREADS", 1)
+    executor, release = threads.Threads(), threading.Event()
+    hanging = executor.submit(release.wait, PATIENCE_SECONDS)
+    with asyncio.Runner() as runner:
+        runner.run(look_up())
+    executor.shutdown()
+    assert not hanging.done()
+    release.set()
+    assert hanging.result(PATIENCE_SECONDS)
+
+
+def test_a_thread_hands_on_what_its_job_raises() -> None:
+    failed = threads.Threads().submit(int, "x")
+    with pytest.raises(ValueError):
+        failed.result(PATIENCE_SECONDS)

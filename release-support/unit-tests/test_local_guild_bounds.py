@@ -1,27 +1,170 @@
 """What a server can make the local preflight service do, and no more."""
 
 import asyncio
+import contextlib
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import pytest
-from local_guild import allowance, exchange, handshake
+from local_guild import allowance, documents, events, exchange, handshake
 from local_guild.addresses import Addresses
 from local_guild.probe import probe
-from local_guild.wire import Close, Drip, Endless, Reset, Send, Stall, WireServer, answer
+from local_guild.wire import Close, Drip, Endless, Line, Reset, Send, Stall, WireServer, answer
 from local_guild_probing import (
     PATIENCE_SECONDS,
+    RELEASE_SUPPORT,
     Probed,
     ask,
     by_path,
+    connect,
     initialize_result,
+    request_head,
+    run,
     statuses,
 )
 
+# Probes one target many times at once; prints for how long that held the loop.
+CROWD = """
+import asyncio, sys, time
+sys.path.insert(0, sys.argv[1])
+from local_guild.probe import probe
+async def crowd():
+    await probe(sys.argv[2], deadline_seconds=1)
+    started = time.thread_time()
+    await asyncio.gather(*(probe(sys.argv[2], deadline_seconds=2) for _ in range(31)))
+    return time.thread_time() - started
+print(asyncio.run(crowd()))
+"""
+
+OTHERS = 31
+# A tenth of two seconds is 0.2; the rest is for slower machines.
+MOST_CPU_SECONDS = 0.4
+DISTANCE_SECONDS = 1.0
+MOST_DELAY_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Say nothing for a while."""
+
+    seconds: float
+
+    def play(self, line: Line) -> None:
+        line.stopping.wait(self.seconds)
+
+
+def chunked(*chunks: bytes, kind: bytes = b"application/json") -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n" % kind
+    return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+
+
+def with_lists(count: int) -> bytes:
+    """An `initialize` result with so many lists and objects in it."""
+    surplus = ["[]"] * (count - initialize_result().count(b"{") - 3)
+    experimental = {"experimental": {"a": {"b": "@"}}}
+    text = initialize_result().decode().replace('"capabilities": {}', '"capabilities": @')
+    capabilities = json.dumps(experimental).replace('"@"', f"[{','.join(surplus)}]")
+    return text.replace("@", capabilities).encode()
+
+
 OPEN_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
 OPEN_STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+HEALTHY = answer(initialize_result())
+MANY_PIECES = [b" "] * (allowance.MAX_PIECES - 1)
+
+
+def stream(before: bytes) -> bytes:
+    """An event stream with the `initialize` result as its last event."""
+    return OPEN_STREAM + before + b"data: " + initialize_result() + b"\n\n"
+
+
+HOSTILE: dict[str, list[Any]] = {
+    "continue": [Endless(b"HTTP/1.1 100 Continue\r\n\r\n" * 1000)],
+    "early hints": [
+        Endless((b"HTTP/1.1 103 Early Hints\r\n" + b"Link: <x>\r\n" * 9 + b"\r\n") * 99)
+    ],
+    "head lines": [Send(b"HTTP/1.1 200 OK\r\n"), Endless(b"a:\r\n" * 10_000)],
+    "head bytes": [Send(b"HTTP/1.1 200 OK\r\nA: "), Endless(b"a" * 65536)],
+    "head drops": [Send(b"HTTP/1.1 200 OK\r\nA: "), Endless(b"a")],
+    "body": [Send(OPEN_HEAD), Endless(b" " * 65536)],
+    "body drops": [Send(OPEN_HEAD), Endless(b" ")],
+    "chunks": [Send(chunked()), Endless(b"1\r\n \r\n" * 5000)],
+    "trailers": [Send(chunked(b" ") + b"0\r\n"), Endless(b"a:\r\n" * 5000)],
+    "events": [Send(OPEN_STREAM), Endless(b"data:x\n\n" * 5000)],
+    "event drops": [Send(OPEN_STREAM), Endless(b"data:x\n\n")],
+    "lines": [Send(OPEN_STREAM), Endless(b"\n" * 65536)],
+    "lists": [Send(answer(with_lists(20_000)))],
+}
+
+
+@pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
+def test_what_a_crowd_of_hostile_servers_costs_the_others(script: list[Any]) -> None:
+    with WireServer(script) as server:
+        ended = run("-c", CROWD, str(RELEASE_SUPPORT), server.origin + "/mcp")
+    assert ended.stderr == ""
+    assert float(ended.stdout) < MOST_CPU_SECONDS
+
+
+@pytest.mark.parametrize("kind", ["continue", "chunks", "events", "lists"])
+def test_a_healthy_server_is_proven_as_fast_among_hostile_ones(guild: str, kind: str) -> None:
+    def healthy(head: bytes) -> list[Any]:
+        if head.startswith(b"POST "):
+            return [Pause(DISTANCE_SECONDS), Send(answer(initialize_result()))]
+        return [Send(answer(b"", status=b"404 Not Found"))]
+
+    with (
+        WireServer(HOSTILE[kind]) as hostile,
+        WireServer(healthy) as server,
+        contextlib.ExitStack() as opened,
+    ):
+        for _ in range(OTHERS):
+            client = opened.enter_context(connect(guild))
+            client.sendall(request_head(guild, hostile.origin + "/mcp"))
+        started = time.monotonic()
+        document = ask(guild, server.origin + "/mcp").json()
+        assert time.monotonic() - started < DISTANCE_SECONDS + MOST_DELAY_SECONDS
+        assert document["verdict"] == "no_failed_checks"
+
+
+@pytest.mark.parametrize(
+    ("response", "shook"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * (exchange.MAX_HEADS - 1) + HEALTHY, "proven"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * exchange.MAX_HEADS + HEALTHY, "unknown"),
+        (
+            answer(initialize_result(), headers=[(b"A", b"")] * (exchange.MAX_HEAD_LINES - 5)),
+            "proven",
+        ),
+        (
+            answer(initialize_result(), headers=[(b"A", b"")] * (exchange.MAX_HEAD_LINES - 4)),
+            "unknown",
+        ),
+        (answer(initialize_result(), headers=[(b"A", b"a" * 16_000)]), "proven"),
+        (answer(initialize_result(), headers=[(b"A", b"a" * 17_000)]), "unknown"),
+        (chunked(*MANY_PIECES, initialize_result(), b""), "proven"),
+        (chunked(b" ", *MANY_PIECES, initialize_result(), b""), "failed"),
+        (stream(b"\n" * (events.MAX_LINES - 2)), "proven"),
+        (stream(b"\n" * (events.MAX_LINES - 1)), "failed"),
+        (stream(b"data:\n\n" * (events.MAX_EVENTS - 1)), "proven"),
+        (stream(b"data:\n\n" * events.MAX_EVENTS), "failed"),
+        (answer(with_lists(documents.MAX_CONTAINERS)), "proven"),
+        (answer(with_lists(documents.MAX_CONTAINERS + 1)), "failed"),
+    ],
+)
+def test_each_bound_is_where_it_stands(probed: Probed, response: bytes, shook: str) -> None:
+    with WireServer(by_path(POST_mcp=response)) as server:
+        found = statuses(probed(server.origin + "/mcp"))
+    assert found["protocol_handshake"] == shook
+
+
+@pytest.mark.parametrize("kind", ["continue", "head lines", "body", "chunks", "events", "lists"])
+def test_a_server_that_goes_beyond_a_bound_is_asked_nothing_more(probed: Probed, kind: str) -> None:
+    with WireServer(HOSTILE[kind]) as server:
+        probed(server.origin + "/mcp")
+        assert server.connections == 1
 
 
 @pytest.mark.parametrize(
