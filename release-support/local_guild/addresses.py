@@ -86,9 +86,7 @@ async def _look_up(host: str, port: int) -> list[str]:
 
 
 def _is_public(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return bool((mapped or parsed).is_global)
+    return ipaddress.ip_address(address).is_global
 
 
 async def _dial(address: str, port: int) -> socket.socket:

@@ -139,13 +139,13 @@ def test_a_private_authority_is_trusted_as_the_environment_says_and_for_its_name
 
 
 def test_the_running_service_trusts_a_private_authority_too(tmp_path: Path) -> None:
-    tls, authority = certified(tmp_path, "mcp.test", [])
-    variables = world(**{"mcp.test": [["127.0.0.1"]]}) | {"SSL_CERT_FILE": authority}
+    tls, authority = certified(tmp_path, "tools.test", [])
+    variables = world(**{"tools.test": [["127.0.0.1"]]}) | {"SSL_CERT_FILE": authority}
     with (
         WireServer(HEALTHY, tls=tls) as server,
         process("-c", NAMED_GUILD, environment=variables) as (origin, _),
     ):
-        found = statuses(ask(origin, named(server, "mcp.test")).json())
+        found = statuses(ask(origin, named(server, "tools.test")).json())
         assert found["protocol_handshake"] == "proven"
 
 

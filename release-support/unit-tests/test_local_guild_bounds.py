@@ -245,3 +245,30 @@ def test_a_mistake_of_our_own_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) 
         document = runner.run(probe("http://127.0.0.1:9/mcp")).answer
     assert statuses(document)["endpoint_reachable"] == "failed"
     assert "planted" not in json.dumps(document)
+
+
+def test_the_bytes_of_a_probe_are_counted_over_all_its_reads() -> None:
+    async def take_all() -> None:
+        granted = allowance.Allowance()
+        for _ in range(allowance.MAX_BYTES // 4096):
+            await granted.take_bytes(4096)
+        with pytest.raises(allowance.BoundReached):
+            await granted.take_bytes(1)
+
+    with asyncio.Runner() as runner:
+        runner.run(take_all())
+
+
+@pytest.mark.parametrize(("size", "waits"), [(1, True), (allowance.DROP_BYTES, False)])
+def test_drops_are_waited_for_and_larger_reads_are_not(size: int, waits: bool) -> None:
+    async def take_many() -> float:
+        granted = allowance.Allowance()
+        for _ in range(allowance.FREE_DROPS):
+            await granted.take_bytes(size)
+        started = time.monotonic()
+        for _ in range(10):
+            await granted.take_bytes(size)
+        return time.monotonic() - started
+
+    with asyncio.Runner() as runner:
+        assert (runner.run(take_many()) > 5 * allowance.DROP_PAUSE_SECONDS) is waits

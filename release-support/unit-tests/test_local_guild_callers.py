@@ -46,6 +46,8 @@ def test_silent_connections_block_nobody_and_are_ended(guild: str, start: bytes)
                 client.sendall(start)
         started = time.monotonic()
         assert ask(guild, "x").status_code == 200
+        with contextlib.suppress(ConnectionError):
+            assert read_all(silent[CALLERS - callers.MAX_SILENT - 1]) == b""
         assert time.monotonic() - started < SLACK_SECONDS
         for client in silent:
             with contextlib.suppress(ConnectionError):  # ended on a start that was not read

@@ -15,6 +15,7 @@ from local_guild_probing import (
     CHECKS,
     MCP_SERVER,
     Probed,
+    by_path,
     card_answer,
     initialize_result,
     process,
@@ -44,8 +45,8 @@ def sdk(way: str) -> Iterator[str]:
 
 @contextmanager
 def scripted(responses: Responses) -> Iterator[str]:
-    """A server that answers these methods and paths, and all else with 404; `{origin}` in an answer
-    is replaced by its own."""
+    """A server that answers these methods and paths, and all else with 404. `{origin}` in the body
+    of an answer becomes the server's own."""
 
     def choose(head: bytes) -> list[Send]:
         method, path, _ = head.decode().split(" ", 2)
@@ -233,6 +234,10 @@ def test_a_card_without_a_claim_leaves_payment_unknown_and_the_root_alone(probed
         "extensions": "x402",
         "payments": [],
     }
-    endpoint = with_card(answer(initialize_result()), **harmless)
-    with scripted(endpoint | {("GET", "/"): PAYMENT_REQUIRED}) as origin:
-        assert statuses(probed(origin + "/mcp"))["payment_claim_holds"] == "unknown"
+    answers = by_path(POST_mcp=answer(initialize_result()), GET_agent_card=card_answer(**harmless))
+    with WireServer(answers) as server:
+        assert statuses(probed(server.origin + "/mcp"))["payment_claim_holds"] == "unknown"
+        assert [head.split()[1] for head in server.requests] == [
+            b"/mcp",
+            b"/.well-known/agent-card.json",
+        ]
