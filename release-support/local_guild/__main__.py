@@ -14,6 +14,7 @@ if not __package__:
 
 try:
     from local_guild import service
+    from local_guild.connection import tls_context
 except ModuleNotFoundError as missing:
     sys.exit(
         f"local_guild: this Python has no {missing.name}; use the one that runs Agent Zero,"
@@ -42,6 +43,10 @@ def main() -> None:
             _complain(f"cannot listen on {arguments.host} port {arguments.port}: {error.strerror}")
         )
     with listener:
+        try:
+            tls_context()
+        except OSError:
+            sys.exit(_complain("SSL_CERT_FILE or SSL_CERT_DIR names no readable certificates"))
         service.serve(
             listener,
             ready=lambda: print(f"local guild listens on {service.origin(listener)}", flush=True),
@@ -55,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         " It probes the URL it is asked about and says what it saw.",
         epilog="example:\n"
         "  python release-support/local_guild --port 8787\n"
-        "  curl 'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",
+        "  curl -A agent_guild_preflight/0.1.0 \\\n"
+        "    'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
