@@ -53,7 +53,7 @@ class Problem(Term):
     NOT_A_NUMBER = "must be a number of seconds", "Write a number, without quotation marks."
     OUT_OF_RANGE = (
         "is outside its limits",
-        "Write a number within the limits: timeout_seconds more than 0, at most 15; "
+        "Write a number within the limits: timeout_seconds 0.1 to 15; "
         "cache_ttl_seconds 0 to 86400.",
     )
     NOT_A_CHOICE = (

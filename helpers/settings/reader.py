@@ -30,6 +30,7 @@ from .configuration import Configuration, OnCaution, OnUnavailable, Policy
 from .files import UNREADABLE
 from .problems import InvalidConfiguration, Problem, shown_path
 
+MIN_TIMEOUT_SECONDS: Final = 0.1  # less is no deadline: nothing can answer by then
 MAX_TIMEOUT_SECONDS: Final = 15.0
 MAX_CACHE_TTL_SECONDS: Final = 86_400.0
 MAX_NAME_CHARACTERS: Final = 128
@@ -71,9 +72,11 @@ def parse(
             on_caution=reader.choice(policy, "on_caution", OnCaution.DENY),
             on_unavailable=reader.choice(policy, "on_unavailable", OnUnavailable.DENY),
         ),
-        timeout_seconds=reader.seconds(settings, "timeout_seconds", 5.0, MAX_TIMEOUT_SECONDS),
+        timeout_seconds=reader.seconds(
+            settings, "timeout_seconds", 5.0, MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
+        ),
         cache_ttl_seconds=reader.seconds(
-            settings, "cache_ttl_seconds", 300.0, MAX_CACHE_TTL_SECONDS, zero=True
+            settings, "cache_ttl_seconds", 300.0, 0.0, MAX_CACHE_TTL_SECONDS
         ),
         allow_private_hosts=reader.flag(settings, "allow_private_hosts"),
         fixture_guild_origin=reader.local_origin(settings, "fixture_guild_origin"),
@@ -182,13 +185,7 @@ class _Reader:
         return value is True
 
     def seconds(
-        self,
-        settings: Mapping[str, Any],
-        key: str,
-        default: float,
-        limit: float,
-        *,
-        zero: bool = False,
+        self, settings: Mapping[str, Any], key: str, default: float, least: float, most: float
     ) -> float:
         value = settings.get(key)
         if value is None:
@@ -196,7 +193,7 @@ class _Reader:
         is_number = type(value) is int or (type(value) is float and not math.isnan(value))
         if not is_number:
             self.report(key, Problem.NOT_A_NUMBER)
-        elif not (0 < value <= limit or (zero and value == 0)):
+        elif not least <= value <= most:
             self.report(key, Problem.OUT_OF_RANGE)
         else:
             return float(value)

@@ -106,8 +106,7 @@ def test_null_means_the_default() -> None:
     [
         ({"timeout_seconds": 15}, {"timeout_seconds": 15.0}),
         ({"timeout_seconds": 15.0}, {"timeout_seconds": 15.0}),
-        ({"timeout_seconds": 0.001}, {"timeout_seconds": 0.001}),
-        ({"timeout_seconds": 5e-324}, {"timeout_seconds": 5e-324}),
+        ({"timeout_seconds": 0.1}, {"timeout_seconds": 0.1}),
         ({"cache_ttl_seconds": 0}, {"cache_ttl_seconds": 0.0}),
         ({"cache_ttl_seconds": 0.0}, {"cache_ttl_seconds": 0.0}),
         ({"cache_ttl_seconds": 0.5}, {"cache_ttl_seconds": 0.5}),
@@ -199,6 +198,8 @@ def test_wrong_type_table_names_every_setting() -> None:
     [
         ("timeout_seconds", 0, Problem.OUT_OF_RANGE),
         ("timeout_seconds", 0.0, Problem.OUT_OF_RANGE),
+        ("timeout_seconds", 1e-9, Problem.OUT_OF_RANGE),
+        ("timeout_seconds", 0.0999, Problem.OUT_OF_RANGE),
         ("timeout_seconds", -0.0, Problem.OUT_OF_RANGE),
         ("timeout_seconds", -1, Problem.OUT_OF_RANGE),
         ("timeout_seconds", 15.000001, Problem.OUT_OF_RANGE),
@@ -701,7 +702,7 @@ def test_every_problem_says_what_is_wrong_and_what_mends_it() -> None:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (Problem.OUT_OF_RANGE, ["more than 0, at most 15;", "0 to 86400."]),
+        (Problem.OUT_OF_RANGE, ["timeout_seconds 0.1 to 15;", "cache_ttl_seconds 0 to 86400."]),
         (Problem.NOT_A_CHOICE, [*OnCaution, *OnUnavailable]),
         (Problem.NOT_CHECK_NAMES, list(Check)),
         (Problem.NAME_UNUSABLE, ["128"]),

@@ -304,7 +304,7 @@ problem not_a_number: {}: timeout_seconds must be a number of seconds.
         '{"protected_servers": {}, "timeout_seconds": 60}',
         """
 problem out_of_range: {}: timeout_seconds is outside its limits.
-  What to do: Write a number within the limits: timeout_seconds more than 0, at most 15; cache_ttl_seconds 0 to 86400.
+  What to do: Write a number within the limits: timeout_seconds 0.1 to 15; cache_ttl_seconds 0 to 86400.
 """,
     ),
     (
@@ -657,13 +657,35 @@ class TestSettings:
         folder.put(PROJECT, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.warning(*SHOP) == [
             f"warning fixture_ignored: {PROJECT}: The file names a local service that the global "
-            "file does not name, so it is ignored, and the public service is asked.",
+            "file does not name, so it is ignored, and the service that the global file names is "
+            "asked.",
             f"  It names {origin}.",
             "  What to do: Name the same fixture_guild_origin in the global config.json, or remove "
             "it here.",
         ]
         folder.put(GLOBAL, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_private_endpoints_that_the_global_file_does_not_permit(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        folder.put(PROJECT, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.warning(*SHOP) == [
+            f"warning private_hosts_ignored: {PROJECT}: The file permits private endpoints, and the "
+            "global file does not, so that is ignored.",
+            "  What to do: Set allow_private_hosts to true in the global config.json as well, or "
+            "remove it here.",
+        ]
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    @pytest.mark.parametrize("protected", [WEATHER, {}])
+    def test_a_global_file_that_is_not_valid_and_has_no_floor(self, folder, protected):
+        """It says who is told, so it is a problem wherever anything is protected."""
+        folder.put(GLOBAL, {"protected_servers": {}, "timeout_seconds": 60})
+        folder.put(PROJECT, {"protected_servers": protected})
+        said = folder.lint(*SHOP)
+        assert said.code == (12 if protected else 0)
+        assert said.count == ("1 problem, no warnings" if protected else "no problems, 1 warning")
 
     def test_unavailable_evidence_is_allowed(self, folder):
         folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": {"on_unavailable": "allow"}})
