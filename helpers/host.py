@@ -22,7 +22,7 @@ from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_n
 from helpers.responses_tools import original_tool_name
 
 from .binding.approval import Approval
-from .binding.headers import headers_digest, named_hosts
+from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
 from .product import NAME as PLUGIN_NAME
@@ -243,6 +243,7 @@ def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
         headers_digest=headers_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
         definitions=_definitions(server, tool_name) if pinned else (),
+        header_names=header_names(headers),
     )
 
 

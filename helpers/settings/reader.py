@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from ..binding.approval import Approval
+from ..binding.headers import folded
 from ..binding.pins import is_digest
 from ..guild_preflight.verdicts import Check
 from .configuration import Configuration, OnCaution, OnUnavailable, Policy
@@ -38,6 +39,8 @@ MAX_NAME_CHARACTERS: Final = 128
 # A local service is a bare loopback origin: one that cannot lead anywhere else.
 _LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
 
+# A header's name as HTTP permits it: a token of RFC 9110.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -107,7 +110,7 @@ def _is_local_origin(text: str) -> bool:
 
 SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
 _POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
-SERVER_SETTINGS: Final = ("url", "tools")
+SERVER_SETTINGS: Final = ("url", "tools", "headers")
 
 
 class _Reader:
@@ -165,7 +168,8 @@ class _Reader:
         if not isinstance(url, str):
             self.report(f"{path}.url", Problem.NOT_TEXT)
             url = ""
-        return Approval(name, url, self.pins(server.get("tools"), f"{path}.tools"))
+        pins = self.pins(server.get("tools"), f"{path}.tools")
+        return Approval(name, url, pins, self.headers(server.get("headers"), f"{path}.headers"))
 
     def pins(self, value: object, path: str) -> Mapping[str, str] | None:
         if value is None:
@@ -177,6 +181,20 @@ class _Reader:
             if not (isinstance(tool, str) and isinstance(digest, str) and is_digest(digest)):
                 self.report(f"{path}.{tool}", Problem.NOT_A_DIGEST)
         return MappingProxyType(dict(value))
+
+    def headers(self, value: object, path: str) -> frozenset[str] | None:
+        """Return the permitted headers, folded; none where they are unreadable."""
+        if value is None:
+            return None
+        names = value if isinstance(value, list) else [value]
+        is_read = isinstance(value, list) and all(
+            isinstance(name, str) and _HEADER.fullmatch(name) for name in names
+        )
+        permitted = frozenset(map(folded, names)) if is_read else frozenset()
+        if not is_read or len(permitted) != len(names) or "" in permitted:
+            self.report(path, Problem.NOT_HEADER_NAMES)
+            return frozenset()
+        return permitted
 
     def flag(self, settings: Mapping[str, Any], key: str, prefix: str = "") -> bool:
         value = settings.get(key)

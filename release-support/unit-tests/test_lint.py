@@ -145,6 +145,7 @@ class TestInForce:
             "selected": {"file": GLOBAL, "scope": "global"},
             "others": [{"file": DEFAULT, "scope": "default", "counts_for": "nothing"}],
             "protected": ["weather"],
+            "headers": {},
             "problems": [],
             "warnings": [],
         }
@@ -271,7 +272,7 @@ problem unknown_key: {}: certificate is not a setting.
         Problem.NOT_A_SERVER,
         '{"protected_servers": {"weather": 5}}',
         """
-problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url and tools.
+problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url, tools and headers.
   What to do: Write "<URL>", or {{"url": "<URL>", "tools": {{"<tool>": "sha256:<digest>"}}}}.
 """,
     ),
@@ -330,6 +331,14 @@ payment_claim_holds, independent_evidence.
         """
 problem not_local_origin: {}: fixture_guild_origin must be http://127.0.0.1:<port> or http://[::1]:<port>.
   What to do: Write the origin of a service on this machine, with nothing after the port.
+""",
+    ),
+    (
+        Problem.NOT_HEADER_NAMES,
+        '{"protected_servers": {"weather": {"url": "https://mcp.example.com/mcp", "headers": "x"}}}',
+        """
+problem not_header_names: {}: protected_servers.weather.headers must be a list of header names, each at most once.
+  What to do: Write a list such as ["authorization"]; [] permits no header, and null permits any.
 """,
     ),
     (
@@ -1046,13 +1055,53 @@ class TestMcpSettings:
             "  What to do: Set verify to true, or leave it out.",
         ]
 
-    @pytest.mark.parametrize("name", ["Host", "x_forwarded_host", " X-Original-URL "])
+    @pytest.mark.parametrize("name", ["X-Team", "author.ization"])
+    def test_a_header_that_the_entry_does_not_list(self, folder, name):
+        entry = {"url": URL, "headers": ["AUTHORIZATION", "x_key"]}
+        folder.put(GLOBAL, {"protected_servers": {"weather": entry}})
+        folder.serve(
+            {"weather": {"url": URL, "headers": {"Authorization": "SECRET", name: "SECRET"}}}
+        )
+        assert folder.warning() == [
+            "warning header_not_listed: weather: The MCP settings have a header that the entry does "
+            "not list, so every call will be refused.",
+            f"  {name}. In {SETTINGS}.",
+            "  What to do: Find out who wrote it; then add its name to headers of the entry, or "
+            "remove the header.",
+        ]
+        folder.serve({"weather": {"url": URL, "headers": {"Authorization": "SECRET"}}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_the_headers_that_a_server_may_get_are_shown(self, folder):
+        entries = {
+            "weather": {"url": URL, "headers": ["X-Key", "Authorization"]},
+            "maps": {"url": f"{URL}/maps", "headers": []},
+            "tides": f"{URL}/tides",
+        }
+        folder.put(GLOBAL, {"protected_servers": entries})
+        assert folder.lint().head[-2:] == [
+            "headers of weather: authorization, x-key",
+            "headers of maps: none",
+        ]
+        assert folder.as_json()["headers"] == {"weather": ["authorization", "x-key"], "maps": []}
+
+    def test_only_headers_that_both_files_permit_are_shown(self, folder):
+        for file, headers in ((GLOBAL, ["x-key", "x-team"]), (PROJECT, ["X-Key", "X-Other"])):
+            servers = {"weather": {"url": URL, "headers": headers}}
+            folder.put(
+                file, {"protected_servers": servers} | ({"floor": True} if file == GLOBAL else {})
+            )
+        assert folder.lint(*SHOP).head[-1] == "headers of weather: x-key"
+
+    @pytest.mark.parametrize(
+        "name", ["Host", "x_forwarded_host", " X-Original-URL ", "X.Real.IP", "l5d-dst-override"]
+    )
     def test_a_header_that_names_another_host(self, folder, name):
         headers = {"Authorization": "SECRET", name: "SECRET.example.org"}
         folder.serve({"weather": {"url": URL, "headers": headers}})
         assert folder.warning() == [
             "warning header_names_host: weather: A header in the MCP settings names another host, "
-            "so every call will be refused.",
+            "or sends calls elsewhere, so every call will be refused.",
             f"  {name}. In {SETTINGS}.",
             "  What to do: Remove the header.",
         ]

@@ -163,8 +163,14 @@ class Finding(Term):
     )
     HEADER_NAMES_HOST = (
         "header_names_host",
-        "A header in the MCP settings names another host, so every call will be refused.",
+        "A header in the MCP settings names another host, or sends calls elsewhere, so every call "
+        "will be refused.",
         "Remove the header.",
+    )
+    HEADER_NOT_LISTED = (
+        "header_not_listed",
+        "The MCP settings have a header that the entry does not list, so every call will be refused.",
+        "Find out who wrote it; then add its name to headers of the entry, or remove the header.",
     )
     HEADERS_UNREADABLE = (
         "headers_unreadable",

@@ -651,7 +651,9 @@ PROBLEMS = {
     "a server that is none": (
         {"protected_servers": {"tools": 7}},
         "tools",
-        ["protected_servers.tools: must be an approved URL, or an object with url and tools"],
+        [
+            "protected_servers.tools: must be an approved URL, or an object with url, tools and headers"
+        ],
     ),
     "a choice that is none": (
         {"policy": {"on_caution": "Deny"}},
