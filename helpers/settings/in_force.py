@@ -66,6 +66,9 @@ MISREAD: Final = Layer(
     Source.SELECTED, InvalidConfiguration((("", Problem.TAKEN_FOR_PATTERN),), None)
 )
 
+# Stands for settings that change as often as they are read.
+UNSETTLED: Final = Layer(Source.SELECTED, InvalidConfiguration((("", Problem.UNREADABLE),), None))
+
 
 def layers_in_force(
     selected: object, everywhere: object, *, normalize_name: Callable[[str], str]

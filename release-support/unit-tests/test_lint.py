@@ -185,13 +185,17 @@ class TestInForce:
             "protected: nothing",
         ]
 
-    def test_a_profile_of_a_plugin(self, folder):
-        folder.put("plugins/_team/plugin.yaml", "name: _team")
-        folder.put(f"plugins/_team/agents/cook/{NAME}/config.json", {"protected_servers": WEATHER})
+    @pytest.mark.parametrize("plugin", ["plugins/_team", "usr/plugins/team", PLUGIN])
+    def test_a_profile_of_a_plugin(self, folder, plugin):
+        file = f"{plugin}/agents/cook/{NAME}/config.json"
+        folder.put(file, {"protected_servers": WEATHER})
         arguments = ("--profile", "cook")
-        selected = f"in force: plugins/_team/agents/cook/{NAME}/config.json (profile)"
-        assert folder.lint(*arguments).head[0] == selected
-        folder.put("plugins/_team/.toggle-0")
+        if plugin != PLUGIN:
+            assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
+            folder.put(f"{plugin}/plugin.yaml", "name: team")
+        assert folder.lint(*arguments).head[0] == f"in force: {file} (profile)"
+        assert f"counts for other agents: {file} (profile)" in folder.lint().head
+        folder.put(f"{plugin}/.toggle-0")
         assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
 
     def test_a_floor_stays_in_force(self, folder):
@@ -504,6 +508,54 @@ class TestFaults:
         assert folder.lint().findings[0][1] == (
             "  It is gone, may not be read, or is larger than 64 MiB."
         )
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"usr/projects/shop/.a0proj/agents/agent0/{NAME}/config.json",
+            PROJECT,
+            PROFILE,
+            f"usr/plugins/team/agents/agent0/{NAME}/config.json",
+            f"plugins/_team/agents/agent0/{NAME}/config.json",
+            f"{PLUGIN}/agents/agent0/{NAME}/config.json",
+            f"agents/agent0/{NAME}/config.json",
+            GLOBAL,
+            f"{NAME}/config.json",
+            DEFAULT,
+        ],
+    )
+    @pytest.mark.parametrize("target", ["gone", "config.json", "folder"])
+    def test_a_link_to_nothing(self, folder, file, target):
+        """The gate refuses every MCP call, though the framework takes it for no file at all."""
+        for plugin in ("usr/plugins/team", "plugins/_team"):
+            folder.put(f"{plugin}/plugin.yaml", f"name: {plugin}")
+        path = folder.root / file
+        if target == "folder" and file in (GLOBAL, DEFAULT):
+            target = "gone"
+        if target == "folder":
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.symlink_to("gone")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.symlink_to(path.name if target == "config.json" else target)
+        output = folder.lint(*SHOP)
+        assert (output.code, output.head[0].split(" (")[0]) == (12, f"in force: {file}")
+        assert output.head[-1].startswith("protected: nobody can tell")
+        assert output.findings[0][:2] == [
+            f"problem unreadable: {file}: The file cannot be read as plain JSON, or is gone.",
+            "  It, or a folder on the way to it, is a link that leads nowhere.",
+        ]
+
+    def test_a_link_to_nothing_for_others(self, folder):
+        """It is a problem of theirs."""
+        path = folder.root / PROJECT
+        path.parent.mkdir(parents=True)
+        path.symlink_to("gone")
+        assert folder.warning()[:2] == [
+            f"warning other_file_invalid: {PROJECT}: This file is not valid; it is not in force here.",
+            "  The file cannot be read as plain JSON, or is gone.",
+        ]
 
     def test_a_default_file_that_is_gone(self, folder):
         (folder.root / DEFAULT).unlink()
