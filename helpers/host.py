@@ -12,7 +12,7 @@ Rules of this module:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -22,13 +22,15 @@ from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_n
 from helpers.responses_tools import original_tool_name
 
 from .binding.approval import Approval
-from .binding.headers import headers_digest, named_hosts
+from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
-from .settings.in_force import MISREAD, Layer, layers_in_force
+from .settings.in_force import MISREAD, UNSETTLED, Layer, layers_in_force
 from .settings.locations import is_misread
+from .settings.presence import GLOBAL_PLACES, Stamp, is_broken, places
+from .settings.presence import look as look_at
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
@@ -40,6 +42,8 @@ _NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
+
+MAX_READINGS: Final = 3  # of settings that change while they are read
 
 _ROOT: Final = files.get_abs_path("")  # the framework's folder, the same for a whole process
 
@@ -120,6 +124,9 @@ def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Ap
 def layers_for(agent: Any) -> tuple[Layer, ...]:
     """Read the settings that a call of an agent must satisfy.
 
+    The framework looks for two files, one after the other, and takes for absent what it cannot
+    follow. So what stands at the places is looked at before and after.
+
     Args:
         agent: the calling agent; its project and profile choose the file in force.
 
@@ -127,11 +134,23 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
         The layer of that file, then that of the floor, if there is one.
     """
     project = projects.get_context_project_name(agent.context) or ""
-    if is_misread(_ROOT, project, agent.config.profile or ""):
+    profile = agent.config.profile or ""
+    if is_misread(_ROOT, project, profile):
         return (MISREAD,)
+    at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+    for _ in range(MAX_READINGS):
+        stamps = look_at(at)
+        layers = _read_layers(agent, stamps)
+        if look_at(at) == stamps:
+            return layers
+    return (UNSETTLED,)
+
+
+def _read_layers(agent: Any, stamps: Sequence[Stamp | None]) -> tuple[Layer, ...]:
+    everywhere = stamps[-GLOBAL_PLACES:]
     return layers_in_force(
-        _read(agent=agent),
-        _read(project_name="", agent_profile=""),
+        UNREADABLE if is_broken(stamps) else _read(agent=agent),
+        UNREADABLE if is_broken(everywhere) else _read(project_name="", agent_profile=""),
         normalize_name=normalize_name,
     )
 
@@ -243,6 +262,7 @@ def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
         headers_digest=headers_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
         definitions=_definitions(server, tool_name) if pinned else (),
+        header_names=header_names(headers),
     )
 
 

@@ -112,8 +112,9 @@ class Reason(Term):
         "transport_altered",
         Stage.BINDING,
         NextStep.OPERATOR,
-        "The URL is the approved one, but TLS verification is off or a header names another host.",
-        "Set verify to true and remove the header from the server's MCP settings.",
+        "The URL is the approved one, but TLS verification is off, or a header sends the call "
+        "elsewhere or is not permitted.",
+        "Set verify to true in the server's MCP settings, and remove the header there; lint names it.",
     )
     TOOL_NOT_EXPOSED = (
         "tool_not_exposed",

@@ -5,7 +5,8 @@ Rules of this module:
 1. The order is the framework's own: the first file that exists is in force, whole.
 2. Files are read as data. Nothing of the framework is imported or started, and nothing is
    written.
-3. A file that cannot be read is `UNREADABLE`, as it is for the gate.
+3. A file that cannot be read is `UNREADABLE`, as it is for the gate. So is a link to nothing,
+   which the framework takes for absent (see `presence`).
 4. The framework takes a path that holds *, ? or [ for a pattern, and then finds another file
    or none. Settings under such a path are not in force, whatever they say.
 
@@ -28,6 +29,7 @@ from ..product import NAME as PLUGIN_NAME
 from ..untrusted import visible
 from .files import entries, read_json, read_yaml
 from .in_force import MISREAD, Layer, Source, layers_in_force
+from .presence import stands
 from .toggles import Toggle, resolve
 
 PROFILE: Final = "agent0"  # the framework's own default
@@ -67,7 +69,7 @@ class ConfigFile:
 
     @property
     def exists(self) -> bool:
-        return os.path.exists(self.path)  # as the framework asks: what it may not see is not there
+        return stands(self.path)
 
     def read(self) -> object:
         """Return what the file holds as parsed JSON or YAML, or `UNREADABLE`."""

@@ -331,7 +331,10 @@ class Bench:
         tls = request.shared_tls_context()
 
         async def preflight() -> None:
-            await observe.observe(target, origin=self.origin, timeout_seconds=5, max_age_seconds=0)
+            with observe.ask(
+                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0
+            ) as inquiry:
+                await inquiry.observation(5)
 
         async def bare() -> None:
             async with httpx.AsyncClient(verify=tls, trust_env=False) as client:

@@ -677,17 +677,40 @@ def test_both_files_decide(
     ]
 
 
-def test_two_services_are_both_announced(
-    zero: Folder, guild: WireServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("named", [{}, {"fixture_guild_origin": "http://127.0.0.1:1"}])
+@pytest.mark.parametrize("floor", [True, False])
+def test_a_project_has_no_say_in_who_is_told(
+    zero: Folder, guild: WireServer, named: dict[str, str], floor: bool
 ) -> None:
-    with WireServer(answers()) as public:
-        monkeypatch.setattr(evaluation, "PUBLIC_ORIGIN", public.origin)
-        zero.configure(fixture_guild_origin=guild.origin, floor=True)
-        zero.configure(PROJECT)
-        code, lines, errors = zero.run("check", "tools", "--project", "shop")
-        assert (code, len(public.requests), len(guild.requests)) == (0, 1, 1)
-    assert errors == [f"sends {PUBLIC} to {public.origin}", f"sends {PUBLIC} to {guild.origin}"]
-    assert lines[2] == f"asked       {public.origin}, {guild.origin}"
+    zero.configure(fixture_guild_origin=guild.origin, floor=floor)
+    zero.configure(PROJECT, **named)
+    code, lines, errors = zero.run("check", "tools", "--project", "shop")
+    assert (code, len(guild.requests)) == (0, 1)
+    assert errors == [f"sends {PUBLIC} to {guild.origin}"]
+    assert lines[2] == f"asked       {guild.origin}"
+
+
+@pytest.mark.parametrize(
+    ("here", "floor", "decisions"),
+    [
+        (5, 2, ["undecided", "refused: required_check_unknown"]),
+        (2, 5, ["allowed", "refused: required_check_unknown"]),
+        (5, 5, ["allowed", "refused: required_check_unknown"]),
+    ],
+)
+def test_who_waits_less_decides_first(
+    zero: Folder, guild: WireServer, here: int, floor: int, decisions: list[str]
+) -> None:
+    """What comes after a refusal is not said to allow anything."""
+    zero.configure(
+        fixture_guild_origin=guild.origin,
+        floor=True,
+        timeout_seconds=floor,
+        policy={"required_proven": ["independent_evidence"]},
+    )
+    zero.configure(PROJECT, timeout_seconds=here)
+    data = zero.data("check", "tools", "--project", "shop")
+    assert [row["decision"] for row in data["settings"]] == decisions
 
 
 def test_the_floor_refuses_before_anything_is_sent(zero: Folder, guild: WireServer) -> None:

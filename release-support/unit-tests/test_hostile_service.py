@@ -852,9 +852,10 @@ async def play_one(case: Case, servers: dict[str, ssl.SSLContext]) -> Played:
         began = time.monotonic()
         outcome: Observation | BaseException
         try:
-            outcome = await observe.observe(
+            with observe.ask(
                 ENDPOINT, origin=origin, timeout_seconds=case.seconds, max_age_seconds=0
-            )
+            ) as inquiry:
+                outcome = await inquiry.observation(case.seconds)
         except Exception as error:
             outcome = error
         seconds = time.monotonic() - began

@@ -145,6 +145,7 @@ class TestInForce:
             "selected": {"file": GLOBAL, "scope": "global"},
             "others": [{"file": DEFAULT, "scope": "default", "counts_for": "nothing"}],
             "protected": ["weather"],
+            "headers": {},
             "problems": [],
             "warnings": [],
         }
@@ -184,13 +185,17 @@ class TestInForce:
             "protected: nothing",
         ]
 
-    def test_a_profile_of_a_plugin(self, folder):
-        folder.put("plugins/_team/plugin.yaml", "name: _team")
-        folder.put(f"plugins/_team/agents/cook/{NAME}/config.json", {"protected_servers": WEATHER})
+    @pytest.mark.parametrize("plugin", ["plugins/_team", "usr/plugins/team", PLUGIN])
+    def test_a_profile_of_a_plugin(self, folder, plugin):
+        file = f"{plugin}/agents/cook/{NAME}/config.json"
+        folder.put(file, {"protected_servers": WEATHER})
         arguments = ("--profile", "cook")
-        selected = f"in force: plugins/_team/agents/cook/{NAME}/config.json (profile)"
-        assert folder.lint(*arguments).head[0] == selected
-        folder.put("plugins/_team/.toggle-0")
+        if plugin != PLUGIN:
+            assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
+            folder.put(f"{plugin}/plugin.yaml", "name: team")
+        assert folder.lint(*arguments).head[0] == f"in force: {file} (profile)"
+        assert f"counts for other agents: {file} (profile)" in folder.lint().head
+        folder.put(f"{plugin}/.toggle-0")
         assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
 
     def test_a_floor_stays_in_force(self, folder):
@@ -271,7 +276,7 @@ problem unknown_key: {}: certificate is not a setting.
         Problem.NOT_A_SERVER,
         '{"protected_servers": {"weather": 5}}',
         """
-problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url and tools.
+problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url, tools and headers.
   What to do: Write "<URL>", or {{"url": "<URL>", "tools": {{"<tool>": "sha256:<digest>"}}}}.
 """,
     ),
@@ -304,7 +309,7 @@ problem not_a_number: {}: timeout_seconds must be a number of seconds.
         '{"protected_servers": {}, "timeout_seconds": 60}',
         """
 problem out_of_range: {}: timeout_seconds is outside its limits.
-  What to do: Write a number within the limits: timeout_seconds more than 0, at most 15; cache_ttl_seconds 0 to 86400.
+  What to do: Write a number within the limits: timeout_seconds 0.1 to 15; cache_ttl_seconds 0 to 86400.
 """,
     ),
     (
@@ -330,6 +335,14 @@ payment_claim_holds, independent_evidence.
         """
 problem not_local_origin: {}: fixture_guild_origin must be http://127.0.0.1:<port> or http://[::1]:<port>.
   What to do: Write the origin of a service on this machine, with nothing after the port.
+""",
+    ),
+    (
+        Problem.NOT_HEADER_NAMES,
+        '{"protected_servers": {"weather": {"url": "https://mcp.example.com/mcp", "headers": "x"}}}',
+        """
+problem not_header_names: {}: protected_servers.weather.headers must be a list of header names, each at most once.
+  What to do: Write a list such as ["authorization"]; [] permits no header, and null permits any.
 """,
     ),
     (
@@ -496,6 +509,54 @@ class TestFaults:
             "  It is gone, may not be read, or is larger than 64 MiB."
         )
 
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"usr/projects/shop/.a0proj/agents/agent0/{NAME}/config.json",
+            PROJECT,
+            PROFILE,
+            f"usr/plugins/team/agents/agent0/{NAME}/config.json",
+            f"plugins/_team/agents/agent0/{NAME}/config.json",
+            f"{PLUGIN}/agents/agent0/{NAME}/config.json",
+            f"agents/agent0/{NAME}/config.json",
+            GLOBAL,
+            f"{NAME}/config.json",
+            DEFAULT,
+        ],
+    )
+    @pytest.mark.parametrize("target", ["gone", "config.json", "folder"])
+    def test_a_link_to_nothing(self, folder, file, target):
+        """The gate refuses every MCP call, though the framework takes it for no file at all."""
+        for plugin in ("usr/plugins/team", "plugins/_team"):
+            folder.put(f"{plugin}/plugin.yaml", f"name: {plugin}")
+        path = folder.root / file
+        if target == "folder" and file in (GLOBAL, DEFAULT):
+            target = "gone"
+        if target == "folder":
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.symlink_to("gone")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.symlink_to(path.name if target == "config.json" else target)
+        output = folder.lint(*SHOP)
+        assert (output.code, output.head[0].split(" (")[0]) == (12, f"in force: {file}")
+        assert output.head[-1].startswith("protected: nobody can tell")
+        assert output.findings[0][:2] == [
+            f"problem unreadable: {file}: The file cannot be read as plain JSON, or is gone.",
+            "  It, or a folder on the way to it, is a link that leads nowhere.",
+        ]
+
+    def test_a_link_to_nothing_for_others(self, folder):
+        """It is a problem of theirs."""
+        path = folder.root / PROJECT
+        path.parent.mkdir(parents=True)
+        path.symlink_to("gone")
+        assert folder.warning()[:2] == [
+            f"warning other_file_invalid: {PROJECT}: This file is not valid; it is not in force here.",
+            "  The file cannot be read as plain JSON, or is gone.",
+        ]
+
     def test_a_default_file_that_is_gone(self, folder):
         (folder.root / DEFAULT).unlink()
         assert folder.lint().findings == [
@@ -657,13 +718,35 @@ class TestSettings:
         folder.put(PROJECT, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.warning(*SHOP) == [
             f"warning fixture_ignored: {PROJECT}: The file names a local service that the global "
-            "file does not name, so it is ignored, and the public service is asked.",
+            "file does not name, so it is ignored, and the service that the global file names is "
+            "asked.",
             f"  It names {origin}.",
             "  What to do: Name the same fixture_guild_origin in the global config.json, or remove "
             "it here.",
         ]
         folder.put(GLOBAL, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_private_endpoints_that_the_global_file_does_not_permit(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        folder.put(PROJECT, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.warning(*SHOP) == [
+            f"warning private_hosts_ignored: {PROJECT}: The file permits private endpoints, and the "
+            "global file does not, so that is ignored.",
+            "  What to do: Set allow_private_hosts to true in the global config.json as well, or "
+            "remove it here.",
+        ]
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    @pytest.mark.parametrize("protected", [WEATHER, {}])
+    def test_a_global_file_that_is_not_valid_and_has_no_floor(self, folder, protected):
+        """It says who is told, so it is a problem wherever anything is protected."""
+        folder.put(GLOBAL, {"protected_servers": {}, "timeout_seconds": 60})
+        folder.put(PROJECT, {"protected_servers": protected})
+        said = folder.lint(*SHOP)
+        assert said.code == (12 if protected else 0)
+        assert said.count == ("1 problem, no warnings" if protected else "no problems, 1 warning")
 
     def test_unavailable_evidence_is_allowed(self, folder):
         folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": {"on_unavailable": "allow"}})
@@ -1024,13 +1107,53 @@ class TestMcpSettings:
             "  What to do: Set verify to true, or leave it out.",
         ]
 
-    @pytest.mark.parametrize("name", ["Host", "x_forwarded_host", " X-Original-URL "])
+    @pytest.mark.parametrize("name", ["X-Team", "author.ization"])
+    def test_a_header_that_the_entry_does_not_list(self, folder, name):
+        entry = {"url": URL, "headers": ["AUTHORIZATION", "x_key"]}
+        folder.put(GLOBAL, {"protected_servers": {"weather": entry}})
+        folder.serve(
+            {"weather": {"url": URL, "headers": {"Authorization": "SECRET", name: "SECRET"}}}
+        )
+        assert folder.warning() == [
+            "warning header_not_listed: weather: The MCP settings have a header that the entry does "
+            "not list, so every call will be refused.",
+            f"  {name}. In {SETTINGS}.",
+            "  What to do: Find out who wrote it; then add its name to headers of the entry, or "
+            "remove the header.",
+        ]
+        folder.serve({"weather": {"url": URL, "headers": {"Authorization": "SECRET"}}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_the_headers_that_a_server_may_get_are_shown(self, folder):
+        entries = {
+            "weather": {"url": URL, "headers": ["X-Key", "Authorization"]},
+            "maps": {"url": f"{URL}/maps", "headers": []},
+            "tides": f"{URL}/tides",
+        }
+        folder.put(GLOBAL, {"protected_servers": entries})
+        assert folder.lint().head[-2:] == [
+            "headers of weather: authorization, x-key",
+            "headers of maps: none",
+        ]
+        assert folder.as_json()["headers"] == {"weather": ["authorization", "x-key"], "maps": []}
+
+    def test_only_headers_that_both_files_permit_are_shown(self, folder):
+        for file, headers in ((GLOBAL, ["x-key", "x-team"]), (PROJECT, ["X-Key", "X-Other"])):
+            servers = {"weather": {"url": URL, "headers": headers}}
+            folder.put(
+                file, {"protected_servers": servers} | ({"floor": True} if file == GLOBAL else {})
+            )
+        assert folder.lint(*SHOP).head[-1] == "headers of weather: x-key"
+
+    @pytest.mark.parametrize(
+        "name", ["Host", "x_forwarded_host", " X-Original-URL ", "X.Real.IP", "l5d-dst-override"]
+    )
     def test_a_header_that_names_another_host(self, folder, name):
         headers = {"Authorization": "SECRET", name: "SECRET.example.org"}
         folder.serve({"weather": {"url": URL, "headers": headers}})
         assert folder.warning() == [
             "warning header_names_host: weather: A header in the MCP settings names another host, "
-            "so every call will be refused.",
+            "or sends calls elsewhere, so every call will be refused.",
             f"  {name}. In {SETTINGS}.",
             "  What to do: Remove the header.",
         ]

@@ -41,8 +41,13 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import (
 )
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import Endpoint
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observe import observe, recall
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import EvidenceUnavailable
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observe import recall
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
+    NO_CLAIMS,
+    Claims,
+    EvidenceUnavailable,
+)
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Verdict
 from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -71,15 +76,33 @@ def held_until(event: threading.Event) -> Callable[[bytes], Script]:
     return lambda head: [Wait(event), *healthy(head)]
 
 
-def ask(
+async def ask(
     server: WireServer | str,
     url: str = URL,
     *,
     ttl: float = TTL_SECONDS,
     seconds: float = PATIENCE_SECONDS,
-) -> Coroutine[Any, Any, Observation]:
+) -> Observation:
+    with inquiry(server, url, ttl=ttl, seconds=seconds) as asked:
+        return await asked.observation(seconds)
+
+
+def inquiry(
+    server: WireServer | str,
+    url: str = URL,
+    *,
+    ttl: float = TTL_SECONDS,
+    seconds: float = PATIENCE_SECONDS,
+    is_kept: bool | None = None,
+) -> room.Inquiry:
     origin = server if isinstance(server, str) else server.origin
-    return observe(at(url), origin=origin, timeout_seconds=seconds, max_age_seconds=ttl)
+    return room.ask(
+        at(url),
+        origin=origin,
+        timeout_seconds=seconds,
+        max_age_seconds=ttl,
+        is_kept=is_kept,
+    )
 
 
 def outcome(waiting: Coroutine[Any, Any, Observation]) -> Observation:
@@ -516,6 +539,83 @@ def test_without_a_ttl_every_caller_asks_alone() -> None:
         seen = asyncio.run(call())
         assert len(server.requests) == 6
     assert len({one.requested_at for one in seen}) == 6
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_one_request_serves_two_deadlines(ttl: float) -> None:
+    """At the first there is a timeout, with what was claimed by then; the answer comes later."""
+    go = threading.Event()
+    body = answer(answer_body(URL, {"protocol_handshake": "failed"}))
+
+    async def call() -> tuple[EvidenceUnavailable, Observation]:
+        with inquiry(server, ttl=ttl) as asked:
+            with pytest.raises(EvidenceUnavailable) as caught:
+                await asked.observation(SHORT_SECONDS)
+            go.set()
+            return caught.value, await asked.observation(PATIENCE_SECONDS)
+
+    with WireServer([Send(body[:80]), Wait(go), Send(body[80:])]) as server:
+        early, seen = asyncio.run(call())
+        assert (server.connections, len(server.requests)) == (1, 1)
+    assert (early.sub_reason, early.claims) == (SubReason.TIMEOUT, NO_CLAIMS)
+    assert (seen.verdict, seen.cached) == (Verdict.DO_NOT_DELEGATE, False)
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_what_is_claimed_between_two_deadlines_counts_at_the_second_only(ttl: float) -> None:
+    go = threading.Event()
+    whole = answer(b"do_not_delegate" * 2)
+    script = [Send(whole[:-20]), Wait(go), Send(whole[-20:-1]), Stall()]
+
+    async def call() -> list[Claims]:
+        claims = []
+        with inquiry(server, ttl=ttl, seconds=2 * SHORT_SECONDS) as asked:
+            for seconds in (SHORT_SECONDS, 2 * SHORT_SECONDS):
+                with pytest.raises(EvidenceUnavailable) as caught:
+                    await asked.observation(seconds)
+                claims.append(caught.value.claims)
+                go.set()
+        return claims
+
+    with WireServer(script) as server:
+        first, second = asyncio.run(call())
+    assert (first, second.verdicts) == (NO_CLAIMS, {Verdict.DO_NOT_DELEGATE})
+
+
+def test_an_answer_is_there_at_every_later_deadline() -> None:
+    async def call() -> list[Observation]:
+        with inquiry(server) as asked:
+            return [await asked.observation(seconds) for seconds in (PATIENCE_SECONDS, 0.1, 0.0)]
+
+    with WireServer(healthy) as server:
+        first, *others = asyncio.run(call())
+        assert [one is first for one in others] == [True, True]
+        assert len(server.requests) == 1
+
+
+def test_a_request_of_nobody_else_s_may_leave_an_answer_behind() -> None:
+    """One of those whom it serves keeps evidence, and another wants it anew."""
+
+    async def call() -> Observation:
+        with inquiry(server, ttl=0, is_kept=True) as asked:
+            return await asked.observation(PATIENCE_SECONDS)
+
+    with WireServer(healthy) as server:
+        outcome(ask(server))
+        made = outcome(call())
+        assert not made.cached
+        assert outcome(ask(server)).observed_at == made.observed_at
+        assert len(server.requests) == 2
+
+
+def test_a_question_that_is_left_ends_the_request_of_nobody_else_s() -> None:
+    async def call() -> None:
+        with inquiry(server, ttl=0) as asked, pytest.raises(EvidenceUnavailable):
+            await asked.observation(SHORT_SECONDS)
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+        assert server.wait_until_closed(PATIENCE_SECONDS)
 
 
 def test_callers_who_are_refused_get_an_exception_each() -> None:

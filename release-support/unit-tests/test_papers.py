@@ -194,7 +194,8 @@ def test_the_limits_and_choices_of_settings_are_told() -> None:
     permitted = {
         path: row["permitted"] for path, row in rows(SETTINGS, "Every setting", "setting").items()
     }
-    assert f"at most {reader.MAX_TIMEOUT_SECONDS:.0f}:" in permitted["timeout_seconds"]
+    least, most = reader.MIN_TIMEOUT_SECONDS, reader.MAX_TIMEOUT_SECONDS
+    assert f"at least {least}, at most {most:.0f}:" in permitted["timeout_seconds"]
     assert f"to {reader.MAX_CACHE_TTL_SECONDS:.0f}:" in permitted["cache_ttl_seconds"]
     for path, choices in (("on_caution", OnCaution), ("on_unavailable", OnUnavailable)):
         words = [word.strip('"') for word in code(permitted[f"policy.{path}"])]

@@ -855,9 +855,10 @@ URL_MISMATCH = [
     "What to do: Find out who changed the URL; then make both files say the same, byte for byte.",
 ]
 TRANSPORT_ALTERED = [
-    "tools: transport_altered: The URL is the approved one, but TLS verification is off or a "
-    "header names another host.",
-    "What to do: Set verify to true and remove the header from the server's MCP settings.",
+    "tools: transport_altered: The URL is the approved one, but TLS verification is off, or a "
+    "header sends the call elsewhere or is not permitted.",
+    "What to do: Set verify to true in the server's MCP settings, and remove the header there; lint "
+    "names it.",
 ]
 
 
@@ -1224,3 +1225,15 @@ def test_the_log_is_quiet_for_the_while_only(
         assert zero.run("pin", "tools").errors == [f"connects to {server.origin}/mcp"]
     assert caplog.records == []
     assert logging.root.manager.disable == logging.DEBUG
+
+
+@pytest.mark.parametrize("headers", [[], ["authorization", "x-key"]])
+def test_the_entry_keeps_the_headers_that_are_named(zero: Folder, headers: list[str]) -> None:
+    """Whoever pastes it takes nothing away."""
+    with mcp_server(listing(tool())) as server:
+        url = f"{server.origin}/mcp"
+        zero.set_mcp(tools={"type": "streamable-http", "url": url})
+        approved = {"tools": {"url": url, "tools": {}, "headers": [*reversed(headers)]}}
+        zero.configure(protected_servers=approved)
+        data = zero.data("pin", "tools")
+    assert data["protected_servers"]["tools"]["headers"] == headers

@@ -3,8 +3,8 @@
 Rules of this module:
 
 1. The judgement is that of `evaluation`, asked as the gate asks it: every layer prechecks the
-   call before anything is sent, and the first that refuses decides. A layer after that one is
-   undecided, here as there.
+   call before anything is sent, and the first that refuses decides. A layer that would decide
+   after that one is undecided, here as there.
 2. Tools are not looked at: which ones a server exposes is not known without connecting to it.
    So pins are left aside, but for an empty table, and the tool is taken to be there.
 3. With `--url` the binding is left aside as well: the URL is judged as if every file in force
@@ -157,8 +157,7 @@ def _judge(protections: Sequence[Protection]) -> tuple[Judgement, int | None]:
     prechecked = precheck_all(protections)
     if isinstance(prechecked, Judgement):
         return prechecked, None
-    for origin in dict.fromkeys(protection.origin for protection in protections):
-        network.announce(f"sends {prechecked[0].endpoint.url} to {origin}")
+    network.announce(f"sends {prechecked[0].endpoint.url} to {protections[0].origin}")
     started = time.monotonic()
     judgement = _evaluate(prechecked)
     return judgement, round((time.monotonic() - started) * 1000)

@@ -21,7 +21,7 @@ from ...terms import Term
 from ...untrusted import visible
 from ..shared.findings import STOPS_THE_GATE, Found
 from ..shared.output import Exit, Output
-from ..shared.protection import protected_names
+from ..shared.protection import permitted_headers, protected_names
 from .json_text import BrokenText
 from .nearest import Setting
 
@@ -107,6 +107,10 @@ class Report:
         else:
             names = ", ".join(visible(name) for name in protected_names(self.layers))
             lines.append(f"protected: {names or 'nothing'}")
+        lines += [
+            f"headers of {visible(name)}: {', '.join(headers) or 'none'}"
+            for name, headers in permitted_headers(self.layers).items()
+        ]
         silent = [url for url, found in self.answers or () if found is None]
         return lines + [f"does not redirect: {url}" for url in silent]
 
@@ -121,6 +125,7 @@ class Report:
                 {**self._data_of_file(file), "counts_for": role.value} for file, role in self.others
             ],
             "protected": protected_names(self.layers) if can_tell else None,
+            "headers": permitted_headers(self.layers),
             "problems": [_data_of_problem(located) for located in self.problems],
             "warnings": [_data_of_warning(found) for found in self.warnings],
         }

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from ...binding.approval import Approval
 from ...binding.comparison import BindingRefused, classify, require_approved
-from ...binding.headers import named_hosts
+from ...binding.headers import folded, named_hosts
 from ...binding.view import View
 from ...guild_preflight.endpoint import DEFAULT_PORTS, EndpointRefused, require_disclosable, screen
 from ...reasons import SubReason
@@ -170,11 +170,14 @@ def _found_in_headers(server: McpServer, view: View, approval: Approval, where: 
         return [Found(Finding.HEADERS_UNREADABLE, name, where)]
     if not _is_shown(approval.url):  # such a URL is refused before any header is looked at
         return []
-    return [
-        Found(Finding.HEADER_NAMES_HOST, name, f"{visible(str(key))}. {where}")
-        for key, value in pairs
-        if _names_another_host(view, approval, key, value)
-    ]
+    found = []
+    for key, value in pairs:
+        detail = f"{visible(str(key))}. {where}"
+        if _names_another_host(view, approval, key, value):
+            found.append(Found(Finding.HEADER_NAMES_HOST, name, detail))
+        if approval.headers is not None and folded(str(key)) not in approval.headers:
+            found.append(Found(Finding.HEADER_NOT_LISTED, name, detail))
+    return found
 
 
 def _names_another_host(view: View, approval: Approval, key: object, value: Any) -> bool:
@@ -183,7 +186,9 @@ def _names_another_host(view: View, approval: Approval, key: object, value: Any)
         url=approval.url, verifies_tls=True, named_hosts=named_hosts([(key, value)])
     )
     try:
-        require_approved(view._replace(servers=(server,)), approval._replace(pins=None))
+        require_approved(
+            view._replace(servers=(server,)), approval._replace(pins=None, headers=None)
+        )
     except BindingRefused:
         return True
     return False

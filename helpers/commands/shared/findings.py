@@ -56,8 +56,13 @@ class Finding(Term):
     FIXTURE_IGNORED = (
         "fixture_ignored",
         "The file names a local service that the global file does not name, so it is ignored, "
-        "and the public service is asked.",
+        "and the service that the global file names is asked.",
         "Name the same fixture_guild_origin in the global config.json, or remove it here.",
+    )
+    PRIVATE_HOSTS_IGNORED = (
+        "private_hosts_ignored",
+        "The file permits private endpoints, and the global file does not, so that is ignored.",
+        "Set allow_private_hosts to true in the global config.json as well, or remove it here.",
     )
     UNAVAILABLE_ALLOWED = (
         "unavailable_allowed",
@@ -158,8 +163,14 @@ class Finding(Term):
     )
     HEADER_NAMES_HOST = (
         "header_names_host",
-        "A header in the MCP settings names another host, so every call will be refused.",
+        "A header in the MCP settings names another host, or sends calls elsewhere, so every call "
+        "will be refused.",
         "Remove the header.",
+    )
+    HEADER_NOT_LISTED = (
+        "header_not_listed",
+        "The MCP settings have a header that the entry does not list, so every call will be refused.",
+        "Find out who wrote it; then add its name to headers of the entry, or remove the header.",
     )
     HEADERS_UNREADABLE = (
         "headers_unreadable",

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...binding.headers import headers_digest, named_hosts
+from ...binding.headers import header_names, headers_digest, named_hosts
 from ...binding.view import ServerView, View
 from ...settings.files import read_json, read_text
 from ...settings.locations import Locations, normalize_name
@@ -73,6 +73,7 @@ class McpServer:
             named_hosts=named_hosts(headers),
             headers_digest=headers_digest(headers),
             exposes_tool=True,
+            header_names=header_names(headers),
         )
 
 
