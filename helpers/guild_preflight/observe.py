@@ -32,10 +32,10 @@ PUBLIC_ORIGIN: Final = "https://agent-guild-5d5r.onrender.com"
 class _Preflight:
     """The work of one request for one key."""
 
-    def __init__(self, key: Key, cache: ObservationCache | None) -> None:
+    def __init__(self, key: Key, seconds: float, cache: ObservationCache | None) -> None:
         self._key = key
         self._cache = cache
-        self._request = PreflightRequest(*key)
+        self._request = PreflightRequest(*key, seconds)
 
     async def run(self) -> Observation | tuple[type, SubReason, Claims]:
         _, target = self._key
@@ -107,12 +107,12 @@ async def observe(
         result = await _single_flight.do(
             key,
             timeout_seconds,
-            prepare=lambda: _Preflight(key, _cache),
+            prepare=lambda: _Preflight(key, timeout_seconds, _cache),
             recall=lambda: _cache.fresh(key, max_age_seconds),
         )
     else:
         result = await _single_flight.do(
-            None, timeout_seconds, prepare=lambda: _Preflight(key, None)
+            None, timeout_seconds, prepare=lambda: _Preflight(key, timeout_seconds, None)
         )
     if isinstance(result, Observation):
         return result

@@ -23,6 +23,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import cache
@@ -47,13 +48,15 @@ _tls_lock = threading.Lock()
 class PreflightRequest:
     """One request and what has been received of its answer so far."""
 
-    def __init__(self, origin: str, target: str) -> None:
+    def __init__(self, origin: str, target: str, seconds: float) -> None:
         """Prepare the request.
 
         Args:
             origin: scheme, host and port of the service.
             target: the URL to ask about.
+            seconds: the deadline of the caller that began it.
         """
+        self._seconds = seconds
         self._url = f"{origin}/preflight?url={quote(target, safe='')}"
         self._received = bytearray()
         self._head_refusal: SubReason | None = None
@@ -109,7 +112,7 @@ class PreflightRequest:
     ) -> SubReason | None:
         try:
             response = await transport.handle_async_request(request)
-            self._head_refusal = refuse_head(response)
+            self._head_refusal = refuse_head(response, time.time(), self._seconds)
             # Closed by hand: a loop that is left early would leave that to the collector.
             async with aclosing(_chunks(response)) as chunks:
                 async for chunk in chunks:

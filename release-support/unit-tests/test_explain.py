@@ -306,6 +306,22 @@ It rested on no observation
     )
 
 
+@pytest.mark.parametrize(
+    ("sub_reason", "remedy"),
+    [
+        (SubReason.CLOCK, SubReason.CLOCK.remedy),
+        (SubReason.STALE, SubReason.STALE.remedy),
+        (SubReason.TIMEOUT, Reason.EVIDENCE_UNAVAILABLE.remedy),
+    ],
+)
+def test_a_sub_reason_may_have_its_own_remedy(root, agent, explained, sub_reason, remedy):
+    agent.keep(1, Reason.EVIDENCE_UNAVAILABLE, sub_reason, error=sub_reason)
+    save(root, agent.data)
+    output = explained("--last").text
+    assert f"\n  sub_reason   {sub_reason.value}: {sub_reason.sentence}\n" in output
+    assert f"\nWhat to do: {remedy}\n" in output
+
+
 def test_the_latest_was_allowed_of_a_subordinate(root, monkeypatch, explained):
     """There is nothing to do, and what was tolerated is named."""
     main_agent, subordinate = Agent(monkeypatch), Agent(monkeypatch)
