@@ -6,7 +6,8 @@ Rules of this module:
    `SubReason`, which belongs to exactly one reason.
 2. Each reason names its stage, its next step, one fixed sentence, and what an operator
    does about it. The denial, the chat log, the record, the commands and the documentation
-   use these and no text beside them.
+   use these and no text beside them. A sub-reason may have a remedy of its own, which then
+   takes the place of its reason's.
 3. Nothing here is computed from input. A new way to refuse begins with a member here.
 
 The module imports nothing of the framework and nothing of the other rooms.
@@ -14,7 +15,9 @@ The module imports nothing of the framework and nothing of the other rooms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from .terms import Term
 
@@ -214,7 +217,10 @@ class Reason(Term):
 
 
 class SubReason(Term):
-    """The finer cause of three of the reasons: value, the reason it belongs to, sentence."""
+    """The finer cause of three of the reasons: value, the reason it belongs to, sentence.
+
+    `remedy` says what to do, as for a reason.
+    """
 
     reason: Reason
     sentence: str
@@ -275,6 +281,11 @@ class SubReason(Term):
         Reason.EVIDENCE_UNAVAILABLE,
         "A cache on the way answered instead of the service.",
     )
+    CLOCK = (
+        "clock",
+        Reason.EVIDENCE_UNAVAILABLE,
+        "The answer is dated in the future: this machine's clock is behind, or the service's ahead.",
+    )
     PROTOCOL = "protocol", Reason.EVIDENCE_UNAVAILABLE, "The answer was not whole, correct HTTP."
 
     ENCODING = "encoding", Reason.EVIDENCE_INCONSISTENT, "The answer is not plain UTF-8."
@@ -304,6 +315,20 @@ class SubReason(Term):
         Reason.EVIDENCE_INCONSISTENT,
         "The verdict is not the one that the checks compute.",
     )
+
+    @property
+    def remedy(self) -> str:
+        """What an operator does about it: its own remedy, or its reason's."""
+        return OWN_REMEDIES.get(self, self.reason.remedy)
+
+
+# Where the remedy of the reason would not help.
+OWN_REMEDIES: Final[Mapping[SubReason, str]] = {
+    SubReason.STALE: "Take the cache out of the way to the service: a proxy of this network, or one "
+    "before the service. If there is none, this machine's clock is ahead: set it.",
+    SubReason.CLOCK: "Set this machine's clock, and see that something keeps it right (NTP). If it is "
+    "right, the service's is wrong: try again later.",
+}
 
 
 class Refusal(Exception):

@@ -112,5 +112,5 @@ class InvalidConfiguration(Refusal):
 
 def shown_path(path: str) -> str:
     """Return a key path as printable ASCII, cut to size."""
-    text = path.encode("unicode_escape").decode("ascii")
+    text = path[: MAX_PATH_CHARACTERS + 1].encode("unicode_escape").decode("ascii")
     return text if len(text) <= MAX_PATH_CHARACTERS else text[: MAX_PATH_CHARACTERS - 3] + "..."

@@ -29,7 +29,7 @@ from ..binding.pins import is_digest
 from ..guild_preflight.verdicts import Check
 from .configuration import Configuration, OnCaution, OnUnavailable, Policy
 from .files import UNREADABLE
-from .problems import InvalidConfiguration, Problem, shown_path
+from .problems import MAX_PATH_CHARACTERS, InvalidConfiguration, Problem, shown_path
 
 MIN_TIMEOUT_SECONDS: Final = 0.1  # less is no deadline: nothing can answer by then
 MAX_TIMEOUT_SECONDS: Final = 15.0
@@ -131,6 +131,7 @@ class _Reader:
             unreadable = value is UNREADABLE
             self.report(path, Problem.UNREADABLE if unreadable else Problem.NOT_AN_OBJECT)
             return {}
+        path = path[: MAX_PATH_CHARACTERS + 1]  # or a long name would be copied for each key
         for key in value:
             if key not in known:
                 self.report(f"{path}.{key}" if path else str(key), Problem.UNKNOWN_KEY)
@@ -177,6 +178,7 @@ class _Reader:
         if not isinstance(value, dict):
             self.report(path, Problem.NOT_AN_OBJECT)
             return {}
+        path = path[: MAX_PATH_CHARACTERS + 1]  # as above
         for tool, digest in value.items():
             if not (isinstance(tool, str) and isinstance(digest, str) and is_digest(digest)):
                 self.report(f"{path}.{tool}", Problem.NOT_A_DIGEST)

@@ -231,8 +231,9 @@ class Agent:
         model = self.context.data.get("_model") or type(self).model
         if model is None:
             raise RuntimeError("no model: set Agent.model or the context's data '_model'")
-        result = model(self)
-        return await result if inspect.isawaitable(result) else result
+        given = model(self)
+        result: LLMResult = await given if inspect.isawaitable(given) else given
+        return result
 
     async def handle_intervention(self) -> None:
         """Wait while the context is paused, and leave the turn when the user spoke."""

@@ -249,12 +249,13 @@ class Bench:
     @contextlib.contextmanager
     def _clocks(self, chat: Any) -> Iterator[Clock]:
         """Time the framework's own calls within the gate."""
-        from usr.plugins.agent_guild_preflight.helpers import host
+        from helpers import plugins
+        from helpers.mcp_handler import MCPConfig
 
         clock = Clock()
         with (
-            timed(clock, host.plugins, "get_plugin_config"),
-            timed(clock, host.MCPConfig, "get_for_agent"),
+            timed(clock, plugins, "get_plugin_config"),
+            timed(clock, MCPConfig, "get_for_agent"),
             timed(clock, chat.context.log, "log"),
         ):
             yield clock
@@ -262,13 +263,14 @@ class Bench:
     @contextlib.contextmanager
     def _from_memory(self, chat: Any) -> Iterator[None]:
         """Have the framework's own calls within the gate answered from memory."""
-        from usr.plugins.agent_guild_preflight.helpers import host
+        from helpers import plugins
+        from helpers.mcp_handler import MCPConfig
 
-        settings = host.plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
-        servers = host.MCPConfig.get_for_agent(chat.agent)
+        settings = plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
+        servers = MCPConfig.get_for_agent(chat.agent)
         with (
-            answered(host.plugins, "get_plugin_config", settings),
-            answered(host.MCPConfig, "get_for_agent", servers),
+            answered(plugins, "get_plugin_config", settings),
+            answered(MCPConfig, "get_for_agent", servers),
             answered(chat.context.log, "log", None),
         ):
             yield
@@ -339,7 +341,8 @@ class Bench:
                 await client.get(f"{self.origin}/preflight", params={"url": self.url})
 
         async def both() -> tuple[float, float]:
-            ours, theirs = [], []
+            ours: list[float] = []
+            theirs: list[float] = []
             for _ in range(ROUNDS):
                 for work, times in ((preflight, ours), (bare, theirs)):
                     began = time.perf_counter()

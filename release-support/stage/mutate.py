@@ -60,8 +60,8 @@ def main() -> None:
 
 def copy(work: Path, further: tuple[str, ...]) -> None:
     """Lay the checkout out as installed, with mutmut's settings beside it."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".hypothesis")
-    shutil.copytree(CHECKOUT, work / PLUGIN, ignore=ignored)
+    ignored = shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__", ".hypothesis")
+    shutil.copytree(CHECKOUT, work / PLUGIN, ignore=ignored, symlinks=True)
     rooms = [f"{PLUGIN}/helpers/{room}.py" for room in (*PURE, *further)]
     tests = [f"{PLUGIN}/release-support/unit-tests/test_{room}.py" for room in UNIT_TESTS]
     lines = ["[mutmut]", "source_paths=", *rooms, "also_copy=", "usr"]

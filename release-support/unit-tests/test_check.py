@@ -23,6 +23,7 @@ from stage.folder import GLOBAL, HOOK, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
+from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
@@ -424,6 +425,22 @@ def test_no_evidence_whole(zero: Folder) -> None:
         NOT_CHECKED,
     ]
     assert (code, errors) == (11, [f"sends {PUBLIC} to {guild.origin}"])
+
+
+@pytest.mark.parametrize("sub_reason", [SubReason.STALE, SubReason.CLOCK])
+def test_a_remedy_of_the_sub_reason(zero: Folder, sub_reason: SubReason) -> None:
+    year = {SubReason.STALE: b"2015", SubReason.CLOCK: b"2999"}[sub_reason]
+    date = (b"Date", b"7 Mar %s 07:08:09 GMT" % year)
+    with WireServer([Send(answer(answer_body(PUBLIC), headers=[date]))]) as guild:
+        zero.configure(fixture_guild_origin=guild.origin)
+        code, lines, _ = zero.run("check", "tools")
+    assert code == 11
+    assert lines[4:8] == [
+        f"evidence    none: {sub_reason.value}. {sub_reason.sentence}",
+        f"decision    refused: evidence_unavailable ({sub_reason.value})",
+        "why         The preflight service gave no usable answer.",
+        f"what to do  {sub_reason.remedy}",
+    ]
 
 
 def test_evidence_that_breaks_the_contract(zero: Folder) -> None:

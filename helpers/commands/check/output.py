@@ -155,7 +155,8 @@ def _why(judgement: Judgement, reason: Reason) -> list[tuple[str, str]]:
     sentences = [reason.sentence]
     if judgement.sub_reason is not None and judgement.error is None:
         sentences.append(judgement.sub_reason.sentence)
-    fields = [("why", " ".join(sentences)), ("what to do", reason.remedy)]
+    remedy = (judgement.sub_reason or reason).remedy
+    fields = [("why", " ".join(sentences)), ("what to do", remedy)]
     if judgement.unforeseen is not None:
         fields.append(("unforeseen", str(judgement.unforeseen)))
     return fields

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ class McpServer:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class McpSettings:
     """What the MCP settings name for one agent.
 
@@ -89,13 +90,17 @@ class McpSettings:
     servers: tuple[McpServer, ...]
     unreadable: tuple[Path, ...]
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[McpServer]]:
+        """Every server by its normalised name, in the order of the settings."""
+        found: dict[str, list[McpServer]] = {}
+        for server in self.servers:
+            found.setdefault(server.normalized, []).append(server)
+        return found
+
     def live(self, name: str) -> list[McpServer]:
         """Return the servers of a normalised name that are not disabled."""
-        return [
-            server
-            for server in self.servers
-            if server.normalized == name and not server.is_disabled
-        ]
+        return [server for server in self.by_name.get(name, ()) if not server.is_disabled]
 
     def view(self, name: str) -> View:
         """Return what there is under a normalised name, without any tool."""

@@ -15,4 +15,5 @@ DEFAULTS: dict[str, Any] = {
 
 def get_settings() -> dict[str, Any]:
     """Return the defaults, overlaid with usr/settings.json."""
-    return DEFAULTS | files.read_json(files.get_abs_path("usr", "settings.json"), {})
+    changed: dict[str, Any] = files.read_json(files.get_abs_path("usr", "settings.json"), {})
+    return DEFAULTS | changed
