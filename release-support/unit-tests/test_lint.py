@@ -873,8 +873,8 @@ class TestApprovals:
         assert folder.warning() == [
             "warning url_private: weather: The gate refuses the approved URL: it is private.",
             f"  {cause}",
-            "  What to do: Set allow_private_hosts to true, and name a local service in "
-            "fixture_guild_origin, in this file and in the global config.json.",
+            "  What to do: Set allow_private_hosts to true, in this file and in the global "
+            "config.json, and name a local service in fixture_guild_origin of the global one.",
         ]
 
     def test_a_private_url_for_a_local_service(self, folder):

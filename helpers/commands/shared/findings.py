@@ -92,8 +92,8 @@ class Finding(Term):
     URL_PRIVATE = (
         "url_private",
         "The gate refuses the approved URL: it is private.",
-        "Set allow_private_hosts to true, and name a local service in fixture_guild_origin, in "
-        "this file and in the global config.json.",
+        "Set allow_private_hosts to true, in this file and in the global config.json, and name a "
+        "local service in fixture_guild_origin of the global one.",
     )
     SERVICE_REFUSES_PORT = (
         "service_refuses_port",
