@@ -27,7 +27,7 @@ from .binding.pins import digest
 from .binding.view import ServerView, View
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
-from .settings.in_force import MISREAD, UNSETTLED, Layer, layers_in_force
+from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
 from .settings.locations import is_misread
 from .settings.presence import GLOBAL_PLACES, Stamp, is_broken, places
 from .settings.presence import look as look_at
@@ -137,13 +137,16 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     profile = agent.config.profile or ""
     if is_misread(_ROOT, project, profile):
         return (MISREAD,)
-    at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+    try:
+        at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+    except Exception:  # whatever the framework raises over its files
+        return (UNREAD,)
     for _ in range(MAX_READINGS):
         stamps = look_at(at)
         layers = _read_layers(agent, stamps)
         if look_at(at) == stamps:
             return layers
-    return (UNSETTLED,)
+    return (UNREAD,)
 
 
 def _read_layers(agent: Any, stamps: Sequence[Stamp | None]) -> tuple[Layer, ...]:

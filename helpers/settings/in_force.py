@@ -66,8 +66,8 @@ MISREAD: Final = Layer(
     Source.SELECTED, InvalidConfiguration((("", Problem.TAKEN_FOR_PATTERN),), None)
 )
 
-# Stands for settings that change as often as they are read.
-UNSETTLED: Final = Layer(Source.SELECTED, InvalidConfiguration((("", Problem.UNREADABLE),), None))
+# Stands for settings that nobody can look for, or that change as often as they are read.
+UNREAD: Final = Layer(Source.SELECTED, InvalidConfiguration((("", Problem.UNREADABLE),), None))
 
 
 def layers_in_force(

@@ -46,6 +46,9 @@ class Scope(StrEnum):
     DEFAULT = "default"
 
 
+# Names that the framework takes for the same.
+_NAMELESS: Final = dict.fromkeys(("", "none"), ("", "none"))
+
 # Where files for agents of one project or profile may be, besides the plugins.
 AGENT_FOLDERS: Final = (
     (Scope.PROJECT_AND_PROFILE, "usr/projects/*/.a0proj/agents/*"),
@@ -133,6 +136,20 @@ class Locations:
             found.append((Scope.PROFILE, self.root / "usr" / "agents" / self.profile))
             found.append((Scope.PROFILE, self.root / "agents" / self.profile))
         return found
+
+    def sharing(self) -> list[Locations]:
+        """Return the same for agents whom the framework does not tell from this one.
+
+        It keeps what it has found under the names of profile and project, and takes "none" for
+        a name that is not there.
+        """
+        projects, profiles = _NAMELESS.get(self.project), _NAMELESS.get(self.profile)
+        return [
+            Locations(self.root, project, profile)
+            for project in projects or (self.project,)
+            for profile in profiles or (self.profile,)
+            if (project, profile) != (self.project, self.profile)
+        ]
 
     def foreign_folders(self) -> list[tuple[Scope, Path]]:
         """Return the folders that count for agents of other projects or profiles only."""

@@ -244,6 +244,25 @@ def test_a_gate_that_does_not_run_decides_nothing(
     assert zero.run("check", "tools").code == 0
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "usr/projects/none/.a0proj/plugins/agent_guild_preflight/.toggle-0",
+        "usr/extensions/python/_functions/helpers/plugins/get_plugin_config/end/_10_helpful.py",
+        "usr/extensions/python/tool_execute_before/_10_helpful.py",
+    ],
+)
+def test_a_gate_that_may_not_run_decides_nothing(
+    zero: Folder, guild: WireServer, file: str
+) -> None:
+    zero.configure(fixture_guild_origin=guild.origin)
+    zero.write(file, '__name__ = "_45_agent_guild_preflight"')
+    code, lines, errors = zero.run("check", "tools")
+    assert (code, errors, guild.requests) == (12, [], [])
+    assert lines[0].startswith(f"{file}: ")
+    assert "perhaps" in lines[0]
+
+
 def test_what_is_tolerated_is_named(zero: Folder, guild: WireServer) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin,

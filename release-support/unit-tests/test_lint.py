@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from cryptography import x509
@@ -19,7 +19,10 @@ from stage.certificates import Authority
 from stage.tap import Tap
 from usr.plugins.agent_guild_preflight.helpers.commands.lint import redirects
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
-from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import Finding
+from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import (
+    STOPS_THE_GATE,
+    Finding,
+)
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import Problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -99,11 +102,11 @@ class Folder:
         return output.findings
 
     def warning(self, *arguments: str, stops: bool = False) -> list[str]:
-        """Return the only finding, a warning; `stops`: the gate does not run with it."""
+        """Return the only finding, a warning; `stops`: a problem, the gate does not run with it."""
         output = self.lint(*arguments)
         expected = (0, "no problems, 1 warning")
         if stops:
-            expected = (12, "no problems, 1 warning; nothing is checked here")
+            expected = (12, "1 problem, no warnings; nothing is checked here")
         assert (output.code, output.count) == expected
         assert len(output.findings) == 1
         return output.findings[0]
@@ -870,8 +873,8 @@ class TestApprovals:
         assert folder.warning() == [
             "warning url_private: weather: The gate refuses the approved URL: it is private.",
             f"  {cause}",
-            "  What to do: Set allow_private_hosts to true, and name a local service in "
-            "fixture_guild_origin, in this file and in the global config.json.",
+            "  What to do: Set allow_private_hosts to true, in this file and in the global "
+            "config.json, and name a local service in fixture_guild_origin of the global one.",
         ]
 
     def test_a_private_url_for_a_local_service(self, folder):
@@ -1217,6 +1220,8 @@ class TestMcpSettings:
 
 
 class TestShadows:
+    FORGED = "extensions/python/_functions/helpers/plugins/get_plugin_config"
+
     @pytest.fixture(autouse=True)
     def _protected(self, folder):
         folder.put(GLOBAL, {"protected_servers": WEATHER})
@@ -1224,7 +1229,7 @@ class TestShadows:
     def test_the_plugin_is_not_there(self, folder):
         (folder.root / PLUGIN / "plugin.yaml").unlink()
         assert folder.warning(stops=True) == [
-            f"warning plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
+            f"problem plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
             f"  What to do: Put it into the folder {PLUGIN}, with its plugin.yaml.",
         ]
 
@@ -1247,7 +1252,7 @@ class TestShadows:
     def test_the_hook_is_not_there(self, folder):
         (folder.root / PLUGIN / HOOK).unlink()
         assert folder.warning(stops=True) == [
-            f"warning hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
+            f"problem hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
             "checked.",
             "  What to do: Install the plugin anew.",
         ]
@@ -1266,7 +1271,7 @@ class TestShadows:
     def test_the_plugin_is_switched_off(self, folder, place):
         folder.put(f"{place}/.toggle-0")
         assert folder.warning(*SHOP, stops=True) == [
-            f"warning switched_off: {place}/.toggle-0: This file switches the plugin off, so "
+            f"problem switched_off: {place}/.toggle-0: This file switches the plugin off, so "
             "nothing is checked.",
             "  What to do: Remove the file, or switch the plugin on in Agent Zero.",
         ]
@@ -1287,8 +1292,8 @@ class TestShadows:
         folder.put(f"{PLUGIN}/.toggle-1")
         folder.put(f"usr/agents/agent0/{NAME}/.toggle-0")
         assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
-            ["warning switched_off", f"{PLUGIN}/.toggle-0"],
-            ["warning switched_off", f"usr/agents/agent0/{NAME}/.toggle-0"],
+            ["problem switched_off", f"{PLUGIN}/.toggle-0"],
+            ["problem switched_off", f"usr/agents/agent0/{NAME}/.toggle-0"],
         ]
         folder.put(f"usr/agents/agent0/{NAME}/.toggle-1")
         assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
@@ -1314,7 +1319,7 @@ class TestShadows:
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")
         folder.put(f"{place}/{HOOK}")
         assert folder.warning(*SHOP, stops=True) == [
-            f"warning hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
+            f"problem hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
             "hook, so nothing is checked.",
             "  What to do: Find out who wrote it; remove or rename it.",
         ]
@@ -1330,7 +1335,7 @@ class TestShadows:
     def test_a_name_that_the_framework_takes_for_the_hook_s(self, folder, name):
         file = f"usr/{HOOK.rpartition('/')[0]}/{name}"
         folder.put(file)
-        assert folder.warning(stops=True)[0].startswith(f"warning hook_replaced: {file}: ")
+        assert folder.warning(stops=True)[0].startswith(f"problem hook_replaced: {file}: ")
 
     def test_files_that_do_not_replace_it(self, folder):
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")  # by name after ours
@@ -1352,6 +1357,7 @@ class TestShadows:
             f"usr/agents/cook/{NAME}/.toggle-0",
             f"agents/cook/{HOOK}",
             f"plugins/_team/agents/cook/{HOOK}",
+            f"agents/cook/{FORGED}/start/_10_helpful.py",
         ],
     )
     def test_the_same_for_other_agents(self, folder, file):
@@ -1359,9 +1365,207 @@ class TestShadows:
         folder.put(file)
         assert folder.warning() == [
             f"warning shadowed_elsewhere: {file}: For agents of another project or profile this "
-            "file switches the plugin off or takes the place of its hook.",
+            "file switches the plugin off, takes the place of its hook, or may change its settings.",
             "  What to do: Run lint with that project or profile to see more.",
         ]
+
+    def obstacles(self, folder, *arguments, sure=False):
+        """Return what may keep the gate from running, each by its code and the file."""
+        output = folder.lint(*arguments)
+        number = len(output.findings)
+        perhaps = "" if sure else "perhaps "
+        assert (output.code, output.count) == (
+            12,
+            f"{number} problem{'s' * (number > 1)}, no warnings; {perhaps}nothing is checked here",
+        )
+        found = [block[0].removeprefix("problem ").split(": ")[:2] for block in output.findings]
+        problems = folder.as_json(*arguments)["problems"]
+        assert [[each["problem"], each["file"]] for each in problems] == found
+        return found
+
+    IMITATIONS: ClassVar = {
+        "a class that says so": 'class A(Extension):\n    __module__ = "_45_agent_guild_preflight"',
+        "whatever it says": 'class A(Extension):\n    __module__ = "_45_" + NAME',
+        "one that is told": "A.__module__ = NAME",
+        "one that is told by name": 'setattr(A, "__module__", NAME)',
+        "one that is made": 'A = type("A", (Extension,), {"__module__": NAME})',
+        "a module of another name": "__name__ = NAME",
+        "one that is given": 'globals()["__name__"] = NAME',
+        "one in a loop": "for __name__ in NAMES: pass",
+        "one from a namesake": "from usr.plugins.first._45_agent_guild_preflight import A",
+        "the namesake itself": "from usr.plugins.first import _45_agent_guild_preflight as other",
+        "one that is imported": "import first._45_agent_guild_preflight",
+        "one that is called so": "from first import name as __name__",
+        "a name in a text": 'load("first._45_agent_guild_preflight")',
+        "a file of its name": 'load("_45_agent_guild_preflight.py")',
+        "too large to be read": "#" * 300_000,
+        "too deep to be read": "x = " + "-" * 100_000 + "1",
+    }
+
+    @pytest.mark.parametrize("source", IMITATIONS.values(), ids=IMITATIONS)
+    def test_a_hook_that_may_go_by_the_name_of_ours(self, folder, source):
+        file = "usr/extensions/python/tool_execute_before/_10_helpful.py"
+        folder.put(file, source)
+        assert folder.lint().findings == [
+            [
+                f"problem hook_imitated: {file}: This file can give its hook the name of the "
+                "plugin's own, so perhaps nothing is checked.",
+                "  What to do: Find out who wrote it, and read it; remove it unless it does "
+                "something else.",
+            ]
+        ]
+        assert self.obstacles(folder) == [["hook_imitated", file]]
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            '"""Runs before _45_agent_guild_preflight."""\nclass A(Extension):\n    pass',
+            "# after _45_agent_guild_preflight",
+            'NAME = "agent_guild_preflight"',
+            "print(A.__module__, __name__, A.__name__)",
+            'if __name__ == "__main__": pass',
+            'getattr(A, "__name__")',
+            "def (",
+            "nul\0",
+            "\udc80",
+        ],
+    )
+    def test_hooks_that_do_not(self, folder, source):
+        """One that cannot be read as Python gives no class, and the framework fails on it."""
+        folder.put("usr/extensions/python/tool_execute_before/_10_helpful.py", source)
+        assert folder.lint().count == "no problems, no warnings"
+
+    @pytest.mark.parametrize(
+        ("place", "counts"),
+        [
+            ("usr/projects/shop/.a0proj/agents/agent0", True),
+            ("usr/projects/shop/.a0proj", True),
+            ("usr/agents/agent0", True),
+            ("plugins/zzz/agents/agent0", True),
+            ("agents/agent0", True),
+            ("usr", True),
+            ("plugins/_first", True),
+            (PLUGIN, True),
+            ("plugins/zzz", False),
+            ("", False),
+        ],
+    )
+    def test_hooks_that_come_before_ours(self, folder, place, counts):
+        for plugin in ("_first", "zzz"):
+            folder.put(f"plugins/{plugin}/plugin.yaml", f"name: {plugin}")
+        file = f"{place}/extensions/python/tool_execute_before/_10_helpful.py".lstrip("/")
+        folder.put(file, "__name__ = NAME")
+        if counts:
+            assert self.obstacles(folder, *SHOP) == [["hook_imitated", file]]
+        else:
+            assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_a_namesake_in_the_plugin_s_own_folder(self, folder):
+        file = f"{PLUGIN}/{HOOK.replace('_45_', 'A._45_')}"
+        folder.put(file)
+        assert self.obstacles(folder, sure=True) == [["hook_replaced", file]]
+
+    @pytest.mark.parametrize("moment", ["start", "end"])
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "usr/projects/shop/.a0proj/agents/agent0",
+            "usr/projects/shop/.a0proj",
+            "usr/agents/agent0",
+            "plugins/zzz/agents/agent0",
+            "agents/agent0",
+            "usr",
+            "plugins/zzz",
+            "usr/plugins/zzz",
+            PLUGIN,
+            "",
+        ],
+    )
+    def test_settings_that_may_be_forged(self, folder, place, moment):
+        """By an extension of the framework's own reading, anywhere it counts."""
+        if place.endswith("zzz") or "zzz" in place:
+            folder.put(f"{place.split('/agents')[0]}/plugin.yaml", "name: zzz")
+        file = f"{place}/{self.FORGED}/{moment}/_10_helpful.py".lstrip("/")
+        folder.put(file)
+        assert folder.lint(*SHOP).findings == [
+            [
+                f"problem settings_hooked: {file}: The framework runs this file when it reads "
+                "settings, so perhaps other settings are in force than the files say, or none.",
+                "  What to do: Find out who wrote it, and read it; remove it unless it leaves this "
+                "plugin's settings alone.",
+            ]
+        ]
+        assert self.obstacles(folder, *SHOP) == [["settings_hooked", file]]
+
+    def test_the_plugin_s_own_hooks_may_forge_its_settings(self, folder):
+        """It has none."""
+        folder.put(f"{PLUGIN}/hooks.py")
+        assert self.obstacles(folder) == [["settings_hooked", f"{PLUGIN}/hooks.py"]]
+        assert not (CHECKOUT / "hooks.py").exists()
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"{FORGED}/start/_10_helpful.txt",
+            f"{FORGED}/_10_helpful.py",
+            f"{FORGED.replace('get_', 'save_')}/start/_10_helpful.py",
+        ],
+    )
+    def test_files_that_forge_nothing(self, folder, file):
+        folder.put(f"usr/{file}")
+        assert folder.lint().count == "no problems, no warnings"
+
+    NAMED_NONE = "usr/projects/none/.a0proj"
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"{NAMED_NONE}/{NAME}/.toggle-0",
+            f"{NAMED_NONE}/agents/agent0/{NAME}/.toggle-0",
+            f"{NAMED_NONE}/{HOOK}",
+            f"{NAMED_NONE}/{FORGED}/end/_10_helpful.py",
+        ],
+    )
+    def test_a_project_that_is_named_none(self, folder, file):
+        """The framework keeps one list for it and for chats without a project."""
+        folder.put(f"{self.NAMED_NONE}/project.json", "{}")
+        assert folder.lint().count == "no problems, no warnings"
+        folder.put(file)
+        assert folder.lint().findings == [
+            [
+                f"problem shared_with_none: {file}: The framework confuses agents without a project "
+                "or profile with those of one that is named none; this file, which is for the "
+                "others, counts for both, so perhaps nothing is checked.",
+                "  What to do: Rename the project or the profile that is named none, and restart "
+                "Agent Zero.",
+            ]
+        ]
+        assert self.obstacles(folder) == [["shared_with_none", file]]
+        within = folder.lint("--project", "none")
+        assert (within.code, len(within.findings)) == (12, 1)
+        assert "shared_with_none" not in within.findings[0][0]
+        assert folder.lint(*SHOP).code == 0
+
+    def test_a_project_named_none_is_off_where_chats_without_one_are(self, folder):
+        folder.put(f"{PLUGIN}/.toggle-0")
+        folder.put(f"{self.NAMED_NONE}/{NAME}/.toggle-1")
+        output = folder.lint("--project", "none")
+        assert [block[0].split(": ")[:2] for block in output.findings] == [
+            ["problem shared_with_none", f"{PLUGIN}/.toggle-0"],
+            ["warning switch_overruled", f"{PLUGIN}/.toggle-0"],
+        ]
+        assert output.code == 12
+
+    def test_a_profile_that_is_named_none(self, folder):
+        file = f"usr/agents/none/{NAME}/.toggle-0"
+        folder.put(file)
+        assert self.obstacles(folder, "--profile", "") == [["shared_with_none", file]]
+        assert folder.warning()[0].startswith(f"warning shadowed_elsewhere: {file}: ")
+
+    @pytest.mark.parametrize("name", ["None", "NONE", "none "])
+    def test_no_other_name_is_shared(self, folder, name):
+        folder.put(f"usr/projects/{name}/.a0proj/{NAME}/.toggle-0")
+        assert folder.warning()[0].startswith("warning shadowed_elsewhere: ")
 
     def test_a_switch_in_another_plugin_counts_for_nobody(self, folder):
         folder.put("plugins/_team/plugin.yaml", "name: _team")
@@ -1441,7 +1645,10 @@ class TestNothingIsSent:
             for name in names:
                 monkeypatch.setattr(module, name, refuse)
         output = busy.lint(*SHOP)
-        assert (output.code, output.count) == (12, "1 problem, 8 warnings; nothing is checked here")
+        assert (output.code, output.count) == (
+            12,
+            "2 problems, 7 warnings; nothing is checked here",
+        )
         assert "SECRET" not in str(output) + json.dumps(busy.as_json(*SHOP))
 
     def test_nothing_is_written(self, busy):
@@ -1468,7 +1675,7 @@ class TestNothingIsSent:
             env={**os.environ, "PYTHONPATH": ""},
         )
         assert done.stdout.splitlines()[-2:] == [
-            "1 problem, 8 warnings; nothing is checked here",
+            "2 problems, 7 warnings; nothing is checked here",
             "12 []",
         ]
         assert done.stderr == ""
@@ -1706,7 +1913,12 @@ class TestNetwork:
 
 def test_every_warning_is_shown_here_whole():
     text = Path(__file__).read_text()
-    assert [finding.value for finding in Finding if f"warning {finding.value}: " not in text] == []
+    words = {True: "problem", False: "warning"}
+    assert [
+        finding.value
+        for finding in Finding
+        if f"{words[finding in STOPS_THE_GATE]} {finding.value}: " not in text
+    ] == []
 
 
 def test_every_finding_has_its_words():

@@ -27,6 +27,7 @@ from stage.papers import (
     shown,
     table,
 )
+from usr.plugins.agent_guild_preflight.helpers.binding import headers
 from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
 from usr.plugins.agent_guild_preflight.helpers.commands.main import COMMANDS
 from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import (
@@ -206,6 +207,14 @@ def test_every_key_of_an_entry_has_its_row() -> None:
     told = rows(SETTINGS, "An entry of `protected_servers`", "key")
     assert set(told) == set(reader.SERVER_SETTINGS)
     assert code(told["tools"]["default"]) == [json.dumps(Approval("weather", "").pins)]
+
+
+def test_every_header_that_routes_is_named() -> None:
+    told = code(section(JUDGED, "Headers that route").split("Names count")[0])
+    names = {headers.folded(name) for name in told if not name.endswith("-")}
+    families = {headers.folded(name) for name in told if name.endswith("-")}
+    assert names - {"transport-altered"} == headers.ROUTING_HEADERS
+    assert families == set(headers.ROUTING_FAMILIES) - {"x-envoy-orignal"}  # once misspelled
 
 
 def test_every_problem_has_its_row() -> None:

@@ -281,6 +281,16 @@ def test_a_command_prints_what_the_page_shows(stage: Stage, name: str) -> None:
     assert code == (sample.exit_code or 0)
 
 
+def test_the_sample_of_decisions_is_one_that_can_be() -> None:
+    """Each a while after the one before; kept evidence is as old as the time since it was made."""
+    rows = [line.split() for line in COMMANDS["commands.md: explain"].output[3:]]
+    times = [datetime.fromisoformat(row[0].replace("Z", "+00:00")) for row in rows]
+    assert times == sorted(set(times))
+    age = re.search(r"cached, age (\d+) s", COMMANDS["commands.md: explain"].output[4])
+    assert age is not None
+    assert (times[1] - times[0]).total_seconds() == int(age[1])
+
+
 # --- Other samples --------------------------------------------------------------------------
 
 SERVICE = "python release-support/local_guild --port 8787"

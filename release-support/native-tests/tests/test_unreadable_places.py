@@ -140,14 +140,15 @@ def test_a_link_to_a_file_is_that_file(scene, at, place):
 
 @pytest.fixture
 def between_readings(scene, monkeypatch):
-    """Have something done after each reading of a file of settings."""
+    """Have something done after each reading of a file of our settings."""
 
     def between_readings(work):
         original = host.plugins.get_plugin_config
 
-        def get_plugin_config(*arguments, **named):
-            found = original(*arguments, **named)
-            work()
+        def get_plugin_config(name, *arguments, **named):
+            found = original(name, *arguments, **named)
+            if name == PLUGIN:
+                work()
             return found
 
         monkeypatch.setattr(host.plugins, "get_plugin_config", get_plugin_config)
