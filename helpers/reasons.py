@@ -291,7 +291,11 @@ class SubReason(Term):
     ENCODING = "encoding", Reason.EVIDENCE_INCONSISTENT, "The answer is not plain UTF-8."
     JSON = "json", Reason.EVIDENCE_INCONSISTENT, "The answer is not one JSON text."
     DUPLICATE_KEY = "duplicate_key", Reason.EVIDENCE_INCONSISTENT, "An object repeats a key."
-    DEPTH = "depth", Reason.EVIDENCE_INCONSISTENT, "The answer is nested more than 16 deep."
+    DEPTH = (
+        "depth",
+        Reason.EVIDENCE_INCONSISTENT,
+        "The answer is nested more than 16 deep, or has more than 10,000 brackets.",
+    )
     NUMBER = (
         "number",
         Reason.EVIDENCE_INCONSISTENT,

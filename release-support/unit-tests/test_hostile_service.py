@@ -286,6 +286,9 @@ def contradictions() -> Iterator[Case]:
         # Depth
         "17 levels": (depth, tail('"d":' + "[" * 16 + "]" * 16)),
         "100,000 levels": (depth, tail('"d":' + "[" * 100_000 + "]" * 100_000)),
+        "a megabyte of lists": (depth, tail('"d":[' + "[]," * 330_000 + "1]")),
+        "a megabyte of objects in a list": (depth, tail('"d":[' + "{}," * 330_000 + "1]")),
+        "10,001 brackets in a text": (depth, tail('"d":"' + "[" * 10_001 + '"')),
         "half a megabyte of brackets": (depth, b"[" * (MIB // 2)),
         "a megabyte of objects": (depth, b'{"a":' * 200_000),
         # JSON

@@ -23,6 +23,7 @@ from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import (
     STOPS_THE_GATE,
     Finding,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import screen
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import Problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -627,8 +628,21 @@ class TestNearest:
             "  What to do: Remove the key, or write the name of a setting."
         )
 
+    # Warnings: the settings
 
-# Warnings: the settings
+    def test_after_200_keys_that_are_no_settings(self, folder):
+        """The rest is named without a proposal, and that is said; long ones are like none."""
+        keys = ["x" * 65, *(f"polici_{number:03}" for number in range(202))]
+        folder.put(GLOBAL, dict.fromkeys(keys, 1))
+        findings = folder.lint().findings
+        lines = [found[1] for found in findings if len(found) == 3]
+        assert len(findings) == 203
+        assert lines == (
+            ["  Nearest: policy at the top level."] * 200
+            + ["  Nearest: not looked for, after 200 other keys."] * 2
+        )
+        problems = folder.as_json()["problems"]
+        assert [one["nearest"] for one in problems[-3:]] == ["policy", None, None]
 
 
 class TestSettings:
@@ -977,6 +991,18 @@ class TestMcpSettings:
     def test_no_server_of_the_name_but_one_like_it(self, folder):
         folder.serve({"wether": {"url": "https://other.example.com/"}, "x": {"url": URL + "/"}})
         assert folder.warning()[1] == "  Nearest name in the MCP settings: wether."
+
+    def test_no_server_of_the_name_and_too_many_others(self, folder):
+        """The first names are compared with all, the rest with none, and that is said."""
+        folder.serve({f"server_{number}": {"url": URL + "x"} for number in range(4_000)})
+        names = [f"sever_{number}" for number in range(6)]
+        folder.put(GLOBAL, {"protected_servers": dict.fromkeys(names, URL)})
+        details = [finding[1] for finding in folder.lint().findings]
+        nearest = [f"  Nearest name in the MCP settings: server_{number}." for number in range(6)]
+        left_out = "  The nearest name was not looked for: there are too many."
+        compared = details.count(left_out)
+        assert 0 < compared < 6
+        assert details == nearest[: 6 - compared] + [left_out] * compared
 
     def test_no_mcp_settings_at_all(self, folder):
         (folder.root / SETTINGS).unlink()
@@ -1812,10 +1838,29 @@ class TestNetwork:
             ("mailto:me", Finding.REDIRECT_UNCLEAR),
             ("https://[/mcp/", Finding.REDIRECT_UNCLEAR),
             ("https://mcp.example.com:x/mcp/", Finding.REDIRECT_UNCLEAR),
+            ("/" + "a" * 8191, Finding.REDIRECT_PATH),
+            ("/" + "a" * 8192, Finding.REDIRECT_UNCLEAR),
         ],
     )
     def test_kinds_of_redirect(self, location, finding):
         assert redirects.kind_of_redirect(URL, location) is finding
+
+    def test_some_at_the_same_time(self, monkeypatch):
+        """A process has only so many connections; each URL has its deadline when its turn comes."""
+        asked, most = 0, 0
+
+        async def ask(url):
+            nonlocal asked, most
+            asked += 1
+            most = max(most, asked)
+            await asyncio.sleep(0.01)
+            asked -= 1
+
+        monkeypatch.setattr(redirects, "_ask", ask)
+        urls = [f"https://{number}.example.com/" for number in range(100)]
+        endpoints = [screen(url) for url in urls]
+        assert redirects.ask(endpoints) == [(url, None) for url in urls]
+        assert most == redirects.MAX_CONNECTIONS
 
     @pytest.mark.parametrize("status", [b"301 M", b"302 F", b"303 S", b"307 T", b"308 P"])
     def test_a_redirect(self, folder, status):

@@ -67,7 +67,11 @@ def nearest_settings(raw: object) -> dict[str, Setting]:
         is left out.
     """
     found = {}
-    unknown = ((level, path, key) for level, path, key in _keys(raw) if key not in _LEVELS[level])
+    unknown = (
+        (level, path, key)
+        for level, path, key in _keys(raw)
+        if key not in _LEVELS[level] and len(key) <= MAX_KEY_CHARACTERS
+    )
     for number, (level, path, key) in enumerate(unknown):
         nearest = _nearest(key, level) if number < MAX_KEYS else NOT_LOOKED_FOR
         if nearest is not None:
@@ -118,8 +122,6 @@ def _keys(raw: object) -> Iterator[tuple[str, str, str]]:
 
 
 def _nearest(key: str, level: str) -> Setting | None:
-    if len(key) > MAX_KEY_CHARACTERS:
-        return None
     plain = key.strip().lower().replace("-", "_").rpartition(".")[2]
     elsewhere = {setting: other for other in _LEVELS for setting in _LEVELS[other]}
     if plain not in elsewhere:
