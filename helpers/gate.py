@@ -11,8 +11,10 @@ Rules of this module:
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
-6. An allowed call is watched until its tool has answered: it is refused if the binding
-   changed before it began, and its result is withheld if it changed while it ran.
+6. An allowed call is watched until its tool has answered. It is refused if the binding
+   changed before it began. Then it goes to the very servers that were compared last, whatever
+   is edited meanwhile, see `look_up`. Its result is withheld if these changed while it ran, or
+   if nobody can tell that it went to them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from . import host, records
+from . import host, look_up, records
 from .binding.approval import Approval
 from .binding.comparison import BindingRefused, classify, require_approved
 from .binding.view import View
@@ -38,10 +40,13 @@ from .evaluation import (
 from .exceptions import Unforeseen, unforeseen
 from .host import Call
 from .judgement import Judgement
+from .look_up import Hold
 from .message import line
 from .reasons import Reason
 from .settings.in_force import Layer
 from .settings.problems import InvalidConfiguration
+
+Found = TypeVar("Found")
 
 
 async def guard(agent: Any, tool_name: object) -> None:
@@ -124,7 +129,7 @@ class _Lookup:
     def match(self, protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
         """Return the approval that protects the call and what is under its name, or None."""
         if not self._seen:
-            self._servers = host.servers_for(self._call.agent)
+            self._servers = look_up.servers_for(self._call.agent)
             self._seen = [(name, host.look(self._servers, name)) for name in self._call.names]
         for name, view in self._seen:
             approval = classify(view, protected) or host.aliased_approval(name, protected)
@@ -159,7 +164,7 @@ async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Ju
         return judgement
     watch = _Watch(case, prechecked, judgement)
     # Where nothing was awaited, nobody could change anything.
-    if waited and not watch.holds():
+    if waited and not watch.is_unchanged():
         return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
     host.around_execution(call.tool, watch.before, watch.after)
     return judgement
@@ -174,29 +179,39 @@ class _Watch:
         self._allowed = allowed
         self._servers: Any = None
 
-    def holds(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Look the servers up anew; whether they are what was judged."""
-        self._servers = host.servers_for(self._case.call.agent)
-        return self._compare()
+        self._servers = look_up.servers_for(self._case.call.agent)
+        return self._is_judged(self._servers)
 
-    def before(self) -> None:
-        """Refuse a call whose binding changed after it was allowed."""
-        self._require(self.holds, Reason.BINDING_CHANGED)
+    def before(self) -> Hold:
+        """Hold a call to what was judged, or refuse it because its binding changed since."""
+        return self._require(self._begin, Reason.BINDING_CHANGED)
 
-    def after(self) -> None:
+    def after(self, hold: Hold) -> None:
         """Withhold the result of a call whose binding changed while it ran.
 
-        Compares what the framework looked up when the call began: a second look-up would
-        say where the next call goes.
+        Compares what the call was held to, and what the framework had when it began: another
+        look-up would say where the next call goes.
         """
-        self._require(self._compare, Reason.BINDING_CHANGED_DURING_CALL)
+        self._require(lambda: self._end(hold), Reason.BINDING_CHANGED_DURING_CALL)
 
-    def _compare(self) -> bool:
+    def _begin(self) -> Hold | None:
+        """Look the servers up anew; hold the call to them if they are what was judged."""
+        self._servers = look_up.servers_for(self._case.call.agent)
+        servers = look_up.frozen(self._servers)  # first, so that nothing changes what was compared
+        return Hold(self._case.call.tool.agent, servers) if self._is_judged(servers) else None
+
+    def _end(self, hold: Hold) -> bool:
+        """Whether the call surely went to what was judged, and that is still there."""
+        return hold.was_called and self._is_judged(hold.servers) and self._is_judged(self._servers)
+
+    def _is_judged(self, servers: Any) -> bool:
         name = str(self._case.call.tool.name)
         try:
             for protection, _ in self._prechecked:
                 approval = protection.approval
-                view = host.look(self._servers, name, pinned=approval.pins is not None)
+                view = host.look(servers, name, pinned=approval.pins is not None)
                 require_approved(view, approval)
                 if view != protection.view:
                     return False
@@ -204,11 +219,12 @@ class _Watch:
             return False
         return True
 
-    def _require(self, holds: Callable[[], bool], reason: Reason) -> None:
+    def _require(self, look: Callable[[], Found | None], reason: Reason) -> Found:
+        """Return what a look finds; refuse the call where that is nothing."""
         refused = self._allowed._replace(reason=reason, tolerated=(), source=None)
         try:
-            if holds():
-                return
+            if found := look():
+                return found
         except Exception as error:
             refused = refused._replace(reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen(error))
         with contextlib.suppress(Exception):

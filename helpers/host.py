@@ -1,12 +1,11 @@
-"""The one seam to the framework: what is bound, what is configured, where to write.
+"""The seam to the framework: what is bound, what is configured, where to write.
 
 Rules of this module:
 
 1. The identity of a call is the bound tool. The name that the hook is told may be an
    alias, or belong to another call; it is only ever compared.
-2. Servers are looked up as the framework itself does when the tool runs, and turned into
-   plain views. Of the framework only the agent and the configuration that `look` reads leave
-   this room, and no other room looks into them.
+2. Servers, which `look_up` finds, are turned into plain views. Of the framework only the agent
+   and the configuration that `look` reads leave these two rooms, and no other looks into them.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
 from helpers import files, plugins, projects
-from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
+from helpers.mcp_handler import MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
 
 from .binding.approval import Approval
 from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
+from .look_up import Hold
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
 from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
@@ -165,19 +165,6 @@ def _read(**scope: Any) -> object:
         return UNREADABLE
 
 
-def servers_for(agent: Any) -> Any:
-    """Look up the MCP configuration that the framework would use for an agent now.
-
-    Args:
-        agent: the calling agent; its project chooses the MCP settings.
-
-    Returns:
-        The framework's configuration, to be given to `look`. Without a project a look-up
-        costs nothing; in a project it reads the settings again.
-    """
-    return MCPConfig.get_for_agent(agent)
-
-
 def look(servers: Any, qualified_name: str, *, pinned: bool = False) -> View:
     """See what servers there are under the name that a call goes to.
 
@@ -230,23 +217,27 @@ def take(tool: Any) -> bool:
     return True
 
 
-def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], None]) -> None:
+def around_execution(tool: Any, before: Callable[[], Hold], after: Callable[[Hold], None]) -> None:
     """Have something checked as a tool begins to run, and again when it has run.
 
     Every dispatcher calls `execute` on the instance, so it is replaced there, for this one
-    call. Nothing is awaited between `before` and the framework's own look-up of the server.
+    call.
 
     Args:
         tool: the bound tool.
-        before: runs first of all; what it raises leaves the dispatcher, and nothing is sent.
+        before: runs first of all, and holds the call to what it has checked; what it raises
+            leaves the dispatcher, and nothing is sent.
         after: runs when the tool has answered; what it raises takes the answer's place.
     """
     execute = tool.execute
 
     async def execute_checked(**arguments: Any) -> Any:
-        before()
-        response = await execute(**arguments)
-        after()
+        hold = before()
+        try:
+            response = await execute(**arguments)
+        finally:
+            hold.release()
+        after(hold)
         return response
 
     tool.execute = execute_checked

@@ -20,10 +20,11 @@ from urllib.parse import unquote
 
 import pytest
 from helpers.extension import call_extensions_async
-from helpers.mcp_handler import MCPConfig, MCPTool
+from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool
 from helpers.tool import Response
 from local_guild.answers import CHECKS, ESSENTIAL_CHECKS, answer_body, verdict
 from local_guild.wire import Play, Script, Send, WireServer, answer
+from mcp.types import CallToolResult, TextContent
 from stage import chats
 from stage.boot import PLUGIN
 from stage.chats import Chat, Operator
@@ -211,16 +212,27 @@ class Scene:
         self._closing.callback(self.operator.forget_extensions)
         self._closing.callback(path.unlink)
 
-    def stub_execution(self) -> list[str]:
-        """Keep MCP tools from running; gives the names of those that would have."""
-        executed: list[str] = []
+    def as_it_looks_up(self, change: Callable[[], object]) -> None:
+        """Change something after the gate's last check, just before the host looks the server up."""
+        original = MCPTool.execute
 
-        async def execute(tool: MCPTool, **_: Any) -> Response:
-            executed.append(tool.name)
-            return Response(message="echo: stub", break_loop=False)
+        async def execute(tool: MCPTool, **arguments: Any) -> Response:
+            change()
+            response: Response = await original(tool, **arguments)
+            return response
 
         self.patch.setattr(MCPTool, "execute", execute)
-        return executed
+
+    def stub_execution(self) -> list[str]:
+        """Keep remote servers from being called; gives the names of the tools that would have been."""
+        called: list[str] = []
+
+        async def call_tool(server: MCPServerRemote, tool_name: str, _: Any) -> CallToolResult:
+            called.append(f"{server.name}.{tool_name}")
+            return CallToolResult(content=[TextContent(type="text", text="echo: stub")])
+
+        self.patch.setattr(MCPServerRemote, "call_tool", call_tool)
+        return called
 
     def open_project(self, servers: dict[str, Any], name: str = "harbour") -> Chat:
         """Open a chat in a project with MCP servers of its own; they are connected to already."""

@@ -19,6 +19,14 @@ def get_context_project_name(context: AgentContext) -> str | None:
     return name
 
 
+def validate_project_name(name: str | None) -> str:
+    """Return a name that can be that of a folder; a `ValueError` for any other."""
+    candidate = (name or "").strip()
+    if candidate in ("", ".", "..") or os.path.basename(candidate) != candidate:
+        raise ValueError("no name of a project")
+    return candidate
+
+
 def get_project_meta(name: str, *sub: str) -> str:
     """Return a path below the project's folder of settings."""
     return files.get_abs_path("usr", "projects", name, ".a0proj", *sub)
