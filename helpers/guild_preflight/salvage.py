@@ -35,7 +35,6 @@ MAX_ESCAPED: Final = 10_000  # letters
 
 _FAILED: Final = b"failed"
 _ESCAPE: Final = b"\\u00"
-_RUN = re.compile(rb"\\\\\\*+")  # two backslashes and more
 # What a JSON text escapes as \u00xx: letters of ASCII, the underscore, and what stands among them.
 _ESCAPED: Final = {b"%02x" % code: bytes([code]).lower() for code in range(0x40, 0x80)}
 # Where a quotation mark stands before the word: the empty list of that name.
@@ -84,9 +83,10 @@ def read_claims(body: bytes) -> Claims:
     Returns:
         The claims; `NO_CLAIMS` when there are none.
     """
-    # Without its NUL bytes, UTF-16 or UTF-32 reads as the ASCII that it stands for. JSON within
-    # JSON escapes a backslash, too, and within that again.
-    text = _RUN.sub(rb"\\", body.replace(b"\0", b"").lower())
+    # Without its NUL bytes, UTF-16 or UTF-32 reads as the ASCII that it stands for.
+    text = body.replace(b"\0", b"").lower()
+    while b"\\\\" in text:  # JSON within JSON escapes a backslash, too, and within that again
+        text = text.replace(b"\\\\", b"\\")
     if text.count(_ESCAPE) > MAX_ESCAPED or text.count(_FAILED) > MAX_FAILED:
         return ALL_CLAIMS
     text = _unescaped(text)

@@ -145,11 +145,6 @@ def header(name: str, value: str) -> list[Step]:
     return says(GOOD, headers=[(name.encode(), value.encode("utf-8"))])
 
 
-def dated(seconds: float) -> str:
-    """A date of HTTP so many seconds from now."""
-    return formatdate(time.time() + seconds, usegmt=True)
-
-
 def raw(*pieces: bytes) -> list[Step]:
     """Bytes as they are, then an orderly end."""
     return [Send(b"".join(pieces)), Close()]
@@ -164,6 +159,18 @@ def chunks(content: bytes, size: int = 500, extension: bytes = b"", trailers: by
     parts = [content[at : at + size] for at in range(0, len(content), size)]
     framed = [b"%x%s\r\n%s\r\n" % (len(part), extension, part) for part in parts]
     return b"".join(framed) + b"0%s\r\n%s\r\n" % (extension, trailers)
+
+
+class Dated:
+    """Send a valid answer with dates, each so many seconds from then."""
+
+    def __init__(self, *dates: tuple[str, float]) -> None:
+        self._dates = dates
+
+    def play(self, line: Line) -> None:
+        now = time.time()
+        sent = [(name, formatdate(now + seconds, usegmt=True)) for name, seconds in self._dates]
+        line.send(http(GOOD, headers=[(name.encode(), date.encode()) for name, date in sent]))
 
 
 @dataclass(frozen=True)
@@ -431,7 +438,7 @@ def stored() -> Iterator[Case]:
         ("Cache-Status", "HIT"), ("Cache-Status", 'a; fwd=miss; detail="MARKER; hit'),
         ("Cache-Control", "max-age=0, stale-while-revalidate=60"),
         ("CDN-Cache-Control", "max-age=60"), ("Surrogate-Control", "max-age=60"),
-        ("Edge-Control", "cache-maxage=1h"), ("Expires", dated(3600)), ("Expires", dated(10**9)),
+        ("Edge-Control", "cache-maxage=1h"),
         ("Warning", '110 MARKER "Response is Stale"'), ("Warning", "113"), ("Warning", '199 a "b'),
         ("X-Cache-Lookup", "HIT from MARKER:3128"), ("X-Cache-Hits", "3"), ("X-Cache-Hits", "0, 1"),
         ("X-Cache-Remote", "TCP_HIT from MARKER"), ("X-Cache-Detail", '"cache hit" from MARKER'),
@@ -443,10 +450,14 @@ def stored() -> Iterator[Case]:
         ("Akamai-Cache-Status", "HitStale from child"), ("Fly-Cache-Status", "HIT"),
         ("X-Swift-CacheTime", "3600"), ("Server-Timing", "cdn-cache; desc=HIT"),
         ("Via", "http/1.1 MARKER (ApacheTrafficServer [uScHs f p eN])"),
-        ("Date", "Sat, 07 Mar 2015 07:08:09 GMT"), ("Date", dated(-3600)),
+        ("Date", "Sat, 07 Mar 2015 07:08:09 GMT"),
         ("Date", "Saturday, 07-Mar-15 07:08:09 GMT"), ("Date", "Sat Mar  7 07:08:09 2015"),
     ):  # fmt: skip
         yield Case(f"stored: {name}: {value}", SubReason.STALE, header(name, value))
+    for name, seconds in (("Expires", 3600), ("Expires", 10**9), ("Date", -3600), ("Date", -90)):
+        yield Case(f"stored: {name} of {seconds} s", SubReason.STALE, [Dated((name, seconds))])
+    lived = [Dated(("Date", -30), ("Expires", -20))]
+    yield Case("stored: a lifetime that is over", SubReason.STALE, lived)
     yield from long_heads()
     twice = says(GOOD, headers=[(b"Age", b"0"), (b"Age", b"7")])
     yield Case("stored: a second Age", SubReason.STALE, twice)
@@ -481,15 +492,12 @@ def long_heads() -> Iterator[Case]:
 
 def clocks() -> Iterator[Case]:
     """No stored answer can have these dates."""
-    for value in (
-        dated(3600),
-        dated(10**9),
-        "Thursday, 07-Mar-49 07:08:09 GMT",
-        "7 Mar 9999 07:08",
-    ):
-        yield Case(f"a date of the future: {value}", SubReason.CLOCK, header("Date", value))
-    two = says(GOOD, headers=[(b"Date", dated(0).encode()), (b"Date", dated(3600).encode())])
-    yield Case("a second date, of the future", SubReason.CLOCK, two)
+    for seconds in (90, 3600, 10**9):
+        yield Case(f"a Date {seconds} s ahead", SubReason.CLOCK, [Dated(("Date", seconds))])
+    for value in ("Thursday, 07-Mar-49 07:08:09 GMT", "7 Mar 9999 07:08"):
+        yield Case(f"a Date of {value}", SubReason.CLOCK, header("Date", value))
+    two = [Dated(("Date", 0), ("Date", 3600))]
+    yield Case("a second Date, far ahead", SubReason.CLOCK, two)
 
 
 def early_ends() -> Iterator[Case]:
@@ -781,13 +789,15 @@ def correct() -> Iterator[Case]:
         ("CF-Cache-Status", "DYNAMIC"), ("CF-Cache-Status", "MISS"), ("CF-Cache-Status", "BYPASS"),
         ("CF-Cache-Status", "EXPIRED"), ("Cache-Status", "a; fwd=miss; stored"),
         ("Cache-Status", "a; hit=?0"), ("Cache-Status", '"a; hit; b"; fwd=uri-miss'), ("ETag", '"x"'),
-        ("Date", dated(0)), ("Date", dated(-30)), ("Date", dated(30)), ("Date", "MARKER"),
-        ("Expires", "0"), ("Expires", dated(-1)), ("X-Cache-Hits", "0"), ("X-Varnish", "32770"),
+        ("Date", "MARKER"),
+        ("Expires", "0"), ("X-Cache-Hits", "0"), ("X-Varnish", "32770"),
         ("X-Cache-Lookup", "NONE from MARKER:3128"), ("CDN-Cache", "MISS"), ("Warning", "214"),
         ("Akamai-Cache-Status", "Miss from child"), ("X-Vercel-Cache", "MISS"),
         ("Server-Timing", "cdn-cache; desc=MISS"), ("Via", "1.1 varnish"),
     ):  # fmt: skip
         yield Case(f"fresh: {name}: {value}", None, header(name, value))
+    for dates in ((("Date", 0),), (("Date", -50),), (("Date", 60),), (("Date", 0), ("Expires", 0))):
+        yield Case(f"fresh: dates {dates}", None, [Dated(*dates)])
     yield Case("over TLS", None, says(GOOD), certificate="good")
     yield Case(
         "over TLS, without a closing alert", None, [*says(GOOD), Close()], certificate="good"

@@ -246,9 +246,6 @@ PATTERNS = {
         "match", BODY, [("failed", " ", ""), ("failed", "\\", '":'), ('failed" :', " ", "[")]
     ),
     "guild_preflight/salvage.py _QUOTE_ENDS": Use("match", BODY, [("", "\\ ", "")]),
-    "guild_preflight/salvage.py _RUN": Use(
-        "sub", BODY, [("", "\\", ""), ("", "\\\\a", ""), ("", "\\a", "")]
-    ),
     "guild_preflight/salvage.py _WORD_ENDS": Use("match", BODY, [("", "a", "")]),
     "host.py _ALIAS": Use(
         "fullmatch", NAME, [("", "_", ""), ("", "a_", ""), ("", "_00000000", "g"), ("", "a", "")]
