@@ -22,9 +22,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from . import host, look_up, records
+from .binding.alias import is_alias, may_be_of
 from .binding.approval import Approval
 from .binding.comparison import BindingRefused, classify, require_approved
 from .binding.view import View
@@ -106,46 +108,78 @@ class _Case:
 async def _judge(case: _Case) -> Judgement | None:
     """Return the judgement on a call; None when it is not protected."""
     layers = host.layers_for(case.call.agent)
-    protections = protections_of(layers, _Lookup(case.call).match)
+    found = _Lookup(case)
+    protections = protections_of(layers, found.match)
     if isinstance(protections, Unusable):
-        case.server = protections.approval.name if protections.approval else None
-        return _refuse_unconfigured(case, layers)
-    if not protections:
+        if protections.approval is None and found.is_plain:
+            return None
+        judgement = _refuse_unconfigured(case, layers, protections)
+    elif protections:
+        case.server, case.tool = protections[0].approval.name, protections[0].view.tool
+        judgement = await _judge_protected(case, protections)
+    else:
         return None
-    case.server, case.tool = protections[0].approval.name, protections[0].view.tool
-    judgement = await _judge_protected(case, protections)
     _keep(case, judgement)
     return judgement
 
 
 class _Lookup:
-    """What there is under the names that a call may go by, looked up when it is first needed."""
+    """What there is under the names that a call may go by, looked up when it is first needed.
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    An alias that the agent no longer maps is resolved, in the call as well, where any server is
+    known to have its tool. Where none has, it may be that of a tool that has gone, unless the
+    framework has found a local tool of that very name.
+    """
+
+    def __init__(self, case: _Case) -> None:
+        self._case = case
         self._servers: Any = None
-        self._seen: list[tuple[str, View]] = []
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        call = self._case.call
+        self._servers = look_up.servers_for(call.agent)
+        known = {name: host.tool_behind(name, self._servers) or name for name in call.names}
+        self._case.call = call._replace(announced=known[call.announced])
+        return tuple(dict.fromkeys(known.values()))
+
+    @cached_property
+    def _views(self) -> dict[str, View]:
+        return {name: host.look(self._servers, name) for name in self._names}
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the call is surely one of a local tool."""
+        call = self._case.call
+        if call.announced != call.bound or not host.is_local(call.tool):
+            return False
+        return not any("." in name for name in self._names)
 
     def match(self, protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
         """Return the approval that protects the call and what is under its name, or None."""
-        if not self._seen:
-            self._servers = look_up.servers_for(self._call.agent)
-            self._seen = [(name, host.look(self._servers, name)) for name in self._call.names]
-        for name, view in self._seen:
-            approval = classify(view, protected) or host.aliased_approval(name, protected)
+        for name, view in self._views.items():
+            approval = classify(view, protected) or self._behind_alias(name, protected)
             if approval is not None:
                 is_pinned = approval.pins is not None
                 return approval, host.look(self._servers, name, pinned=True) if is_pinned else view
         return None
 
+    def _behind_alias(self, name: str, protected: Mapping[str, Approval]) -> Approval | None:
+        """Return the approval of a server that may have had a tool of that alias, or None."""
+        if not is_alias(name) or self.is_plain:
+            return None
+        return next((protected[server] for server in protected if may_be_of(name, server)), None)
 
-def _refuse_unconfigured(case: _Case, layers: Sequence[Layer]) -> Judgement:
+
+def _refuse_unconfigured(case: _Case, layers: Sequence[Layer], unusable: Unusable) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
+    case.server = unusable.approval.name if unusable.approval else None
+    case.tool = case.call.names[0].partition(".")[2]
     for agent in host.concerned_agents(case.call.agent):
         for layer in layers:
             if isinstance(layer.settings, InvalidConfiguration):
                 records.write_configuration_log(agent, layer.settings, layer.source)
-    return case.refused(Reason.INVALID_CONFIGURATION)
+    return case.refused(Reason.INVALID_CONFIGURATION)._replace(source=unusable.layer.source)
 
 
 async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Judgement:

@@ -10,17 +10,17 @@ Rules of this module:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
 from helpers import files, plugins, projects
-from helpers.mcp_handler import MCPServerRemote, MCPTool, normalize_name
+from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
+from helpers.tool import Tool
 
-from .binding.approval import Approval
+from .binding.alias import alias_of, is_alias, may_be_of
 from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
@@ -35,10 +35,7 @@ from .settings.presence import look as look_at
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
-
-# What the framework makes of "server.tool" where a model's provider allows no dot.
-_ALIAS = re.compile(r"[^.]*_[0-9a-f]{8}")
-_NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+MISSING_TOOL: Final = "Unknown"  # the class that the framework binds where there is no tool
 
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
@@ -91,7 +88,7 @@ def bound_call(agent: Any, tool_name: object) -> Call | None:
     is_mcp = isinstance(tool, MCPTool)
     bound = None if tool is None else str(getattr(tool, "name", ""))
     announced = str(tool_name)
-    if announced != bound or _ALIAS.fullmatch(announced):
+    if announced != bound or is_alias(announced):
         aliases = agent.get_data(ALIAS_MAP_KEY)
         known = aliases if isinstance(aliases, dict) else None
         announced = str(original_tool_name(announced, known))
@@ -101,24 +98,35 @@ def bound_call(agent: Any, tool_name: object) -> Call | None:
 
 
 def _is_qualified(name: str) -> bool:
-    return "." in name or _ALIAS.fullmatch(name) is not None
+    return "." in name or is_alias(name)
 
 
-def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Approval | None:
-    """Return the approval of the server behind an alias that the agent no longer maps.
+def tool_behind(name: str, servers: Any) -> str | None:
+    """Return the MCP tool whose alias a name is, as far as any server is known to have it.
 
     Args:
-        name: any name; one with a dot names its server itself and is no alias.
-        protected_servers: what is approved, by normalised name.
+        name: any name.
+        servers: the configuration of the calling agent. The framework makes its aliases from the
+            global one, which is looked at as well.
 
     Returns:
-        The approval, or None where the name is no alias of a protected server.
+        "server.tool"; None where the name is no alias, or that of a tool that nobody knows.
     """
-    match = _ALIAS.fullmatch(name)
-    for server, approval in protected_servers.items() if match else ():
-        if name.startswith(_NO_ALIAS_CHARACTERS.sub("_", server).strip("_") + "_"):
-            return approval
+    if not is_alias(name):
+        return None
+    for server in (*servers.servers, *MCPConfig.get_instance().servers):
+        if may_be_of(name, server.name):
+            for tool in server.get_tools():
+                qualified_name = f"{server.name}.{tool['name']}"
+                if alias_of(qualified_name) == name:
+                    return qualified_name
     return None
+
+
+def is_local(tool: Any) -> bool:
+    """Whether a bound tool is one of the framework itself, or of a plugin, that it has found."""
+    is_missing = type(tool).__name__ == MISSING_TOOL
+    return isinstance(tool, Tool) and not isinstance(tool, MCPTool) and not is_missing
 
 
 def layers_for(agent: Any) -> tuple[Layer, ...]:

@@ -113,6 +113,10 @@ class Operator:
         edited.write_text(json.dumps({"mcpServers": servers}))
         edited.replace(file)
 
+    def tool_path(self, name: str) -> Path:
+        """Return where a local tool of the user's own belongs."""
+        return self.root / "usr" / "tools" / f"{name}.py"
+
     def live_server(self, name: str) -> Any:
         """Return the live global server object of a name."""
         return next(server for server in MCPConfig.get_instance().servers if server.name == name)

@@ -372,6 +372,42 @@ class Scene:
         )
         return record
 
+    def expect_invalid(
+        self,
+        *problems: str,
+        server: str | None = "tools",
+        told: str | None = None,
+        calls: int = 1,
+        refused_by: str = "selected",
+    ) -> dict[str, Any]:
+        """Check all that refusals over invalid settings leave: for each a record, a line for the
+        operator that says what is wrong, and one that says what was decided.
+
+        `problems` are the operator's lines, where they are looked at; for `told`, see
+        `expect_refused`. Gives the latest record.
+        """
+        line = self.line("invalid_configuration", "operator", server=server, endpoint=None)
+        assert (self.told() if told is None else told) == line
+        assert (self.tap.connections, self.preflights) == (0, 0)
+        assert len(self.chat.records) == calls
+        record = self.chat.records[-1]
+        assert (record["decision"], record["next_step"]) == ("refused", "operator")
+        assert (record["reason"], record["sub_reason"]) == ("invalid_configuration", None)
+        assert (record["server"], record["refused_by"]) == (server, refused_by)
+        assert self.chat.last_observation is not None
+        assert self.chat.last_observation["verdict"] is None
+        wrong, decided = self.chat.log_lines[0::2], self.chat.log_lines[1::2]
+        assert [item["heading"] for item in wrong] == [
+            "Agent Guild preflight: the settings are not valid"
+        ] * calls
+        assert {item["type"] for item in wrong} == {"warning"}
+        if problems:
+            assert wrong[-1]["content"].splitlines() == list(problems)
+        assert [item["heading"] for item in decided] == ["Agent Guild preflight: refused"] * calls
+        shown = {"server": server, "endpoint": None, "is_floor": refused_by == "floor"}
+        self._expect_line(decided[-1], "refused", "invalid_configuration", "operator", **shown)
+        return record
+
     def expect_superseded(self, told: str | None = None) -> dict[str, Any]:
         """Check that the latest call was allowed, and then refused as its tool began."""
         return self.expect_refused(
@@ -429,6 +465,24 @@ class Scene:
         unforeseen: str | None = None,
         *,
         superseded: bool = False,
+        **shown: Any,
+    ) -> None:
+        *earlier, item = chat.log_lines
+        assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
+        if unforeseen is not None:
+            # The class, and the line of ours where it was raised: never the text.
+            place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
+            assert re.fullmatch(place, item["kvps"]["unforeseen"])
+            assert chat.records[-1]["unforeseen"] == item["kvps"].pop("unforeseen")
+        self._expect_line(item, decision, cause, next_step, **shown)
+
+    def _expect_line(
+        self,
+        item: dict[str, Any],
+        decision: str,
+        cause: str,
+        next_step: str,
+        *,
         is_floor: bool = False,
         server: str | None = "tools",
         endpoint: str | None = "",
@@ -437,18 +491,11 @@ class Scene:
         age: str = "",
         tolerated: Sequence[str] = (),
     ) -> None:
-        *earlier, item = chat.log_lines
-        assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
+        """Check one line of the chat log about a decision."""
         assert item["type"] == ("info" if decision == "allowed" else "warning")
         assert item["heading"] == f"Agent Guild preflight: {decision}"
         assert not item["content"]
-        fields = dict(item["kvps"])
-        if unforeseen is not None:
-            # The class, and the line of ours where it was raised: never the text.
-            place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
-            assert re.fullmatch(place, fields["unforeseen"])
-            assert chat.records[-1]["unforeseen"] == fields.pop("unforeseen")
-        assert fields == {
+        assert item["kvps"] == {
             "decision": decision,
             "reason": cause,
             "server": server or "unknown",
@@ -475,9 +522,10 @@ def complete(statuses: Mapping[str, str]) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def operator() -> Operator:
     root = Path(sys.modules["usr"].__path__[0]).parent
-    (root / "usr" / "tools").mkdir(exist_ok=True)
-    (root / "usr" / "tools" / "note.py").write_text(LOCAL_TOOL)
-    return Operator(root)
+    operator = Operator(root)
+    operator.tool_path("note").parent.mkdir(exist_ok=True)
+    operator.tool_path("note").write_text(LOCAL_TOOL)
+    return operator
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,6 @@ import pytest
 from helpers.mcp_handler import MCPConfig, MCPTool
 from stage import chats
 from stage.tool_server import stdio_server
-from usr.plugins.agent_guild_preflight.helpers import host
-from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
 
 DENIED = {"protocol_handshake": "failed"}
 LINE_BREAK = "MARKER line\nbreak"
@@ -279,8 +277,7 @@ def test_protected_names_that_normalise_alike_are_an_error(scene):
     """Only one of two URLs could be meant."""
     scene.protect(protected_servers={"tools": scene.url, "TOOLS": f"{scene.url}/"})
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
-    assert scene.tap.connections == 0
+    scene.expect_invalid()
 
 
 @pytest.mark.parametrize(
@@ -467,20 +464,3 @@ def test_a_server_of_a_project_only_at_an_approved_url(scene):
     scene.open_project({"own": {"type": "streamable-http", "url": scene.url}})
     scene.call("own.echo")
     scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
-
-
-@pytest.mark.parametrize(
-    ("name", "server"),
-    [
-        ("tools_echo_ec255789", "tools"),
-        ("note", None),
-        ("others_echo_ec255789", None),
-        # It names its own server, which only begins like the protected one.
-        ("tools_2.get_0a1b2c3d", None),
-    ],
-)
-def test_what_a_forgotten_alias_stands_for(name, server):
-    """An alias has no dot; a plain name of another server is left alone."""
-    approval = Approval("tools", "https://tools.example.com/mcp")
-    found = host.aliased_approval(name, {"tools": approval})
-    assert found == (approval if server else None)

@@ -235,7 +235,7 @@ def test_no_deadline_is_too_short_for_any_answer(scene):
     """What nobody could keep is no setting."""
     lay_floor(scene, {"timeout_seconds": 1e-9, **WEAKER}, policy=LENIENT)
     native(scene)
-    expect_invalid(scene, "timeout_seconds: is outside its limits")
+    scene.expect_invalid("timeout_seconds: is outside its limits")
 
 
 def test_a_specific_file_cannot_do_without_the_evidence_of_the_floor(scene, clock):
@@ -526,18 +526,6 @@ UNTOLD = (
 )
 
 
-def expect_invalid(scene, *problems, server="tools", told=None):
-    """Check all that a call under an invalid configuration leaves."""
-    line = scene.line("invalid_configuration", "operator", server=server, endpoint=None)
-    assert scene.told() == line if told is None else told == line
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
-    if told is None:  # what a parallel child is told of the settings goes with its chat
-        (item,) = scene.chat.log_lines
-        assert item["type"] == "warning"
-        assert item["heading"] == "Agent Guild preflight: the settings are not valid"
-        assert item["content"] == "\n".join(problems)
-
-
 @pytest.mark.parametrize("floor", [True, False, "true", 0, []], ids=str)
 @pytest.mark.parametrize("globally", [True, False], ids=["with a floor", "without"])
 @pytest.mark.parametrize("scope", SCOPES)
@@ -545,7 +533,7 @@ def test_a_floor_in_a_specific_file(scene, scope, globally, floor):
     """An invalid configuration, whatever it says and whether there is one below it."""
     lay_floor(scene, {"floor": floor, "timeout_seconds": 4}, scope=scope, floor=globally)
     native(scene)
-    expect_invalid(scene, ELSEWHERE)
+    scene.expect_invalid(ELSEWHERE)
 
 
 def test_null_for_a_floor_in_a_specific_file(scene):
@@ -562,14 +550,14 @@ def test_a_floor_in_a_specific_file_without_servers(scene, other_url, name):
     servers = {"own": {"type": "streamable-http", "url": other_url}}
     lay_floor(scene, json.dumps({"floor": True}), servers=servers, floor=False)
     native(scene, name)
-    expect_invalid(scene, ELSEWHERE, UNTOLD, server=None)
+    scene.expect_invalid(ELSEWHERE, UNTOLD, server=None)
 
 
 def test_a_floor_in_a_specific_file_beside_other_problems(scene):
     """All of them are told, each with its key."""
     lay_floor(scene, {"floor": True, "timeout": 4})
     native(scene)
-    expect_invalid(scene, "timeout: is not a setting", ELSEWHERE)
+    scene.expect_invalid("timeout: is not a setting", ELSEWHERE)
 
 
 def test_a_floor_in_a_specific_file_is_none_of_another_server(scene, other_url):
@@ -605,7 +593,7 @@ def test_a_global_file_that_cannot_be_read(scene, other_url, text, problem, scop
     lay_floor(scene, NOTHING, scope=scope, servers=servers)
     scene.operator.configure(text)
     native(scene, name)
-    expect_invalid(scene, GLOBAL + problem, GLOBAL + UNTOLD, server=None)
+    scene.expect_invalid(GLOBAL + problem, GLOBAL + UNTOLD, server=None, refused_by="floor")
 
 
 @pytest.mark.parametrize("way", [legacy, parallel])
@@ -615,7 +603,9 @@ def test_a_global_file_that_cannot_be_read_by_other_ways(scene, way):
     scene.operator.configure("{")
     told = way(scene)
     problem = UNREADABLE["malformed"][1]
-    expect_invalid(scene, GLOBAL + problem, GLOBAL + UNTOLD, server=None, told=told)
+    scene.expect_invalid(
+        GLOBAL + problem, GLOBAL + UNTOLD, server=None, told=told, refused_by="floor"
+    )
 
 
 def test_two_files_that_cannot_be_read(scene):
@@ -623,7 +613,7 @@ def test_two_files_that_cannot_be_read(scene):
     lay_floor(scene, "{")
     scene.operator.configure("{")
     native(scene)
-    expect_invalid(scene, UNREADABLE["malformed"][1], UNTOLD, server=None)
+    scene.expect_invalid(UNREADABLE["malformed"][1], UNTOLD, server=None)
 
 
 def test_a_global_file_that_cannot_be_read_leaves_local_tools_alone(scene):
@@ -669,7 +659,7 @@ def test_a_floor_with_problems(scene, problems, server, lines):
     """Refused, whatever the specific file says."""
     lay_floor(scene, WEAKER, **problems)
     native(scene)
-    expect_invalid(scene, *[GLOBAL + line for line in lines], server=server)
+    scene.expect_invalid(*[GLOBAL + line for line in lines], server=server, refused_by="floor")
 
 
 MISSPELT = {"unknown key", "no servers", "a key misspelt"}
@@ -682,7 +672,7 @@ def test_a_global_file_with_a_key_that_may_be_a_misspelt_floor(scene, name):
     lay_floor(scene, {})
     scene.operator.configure({**scene.settings(), **problems})
     native(scene)
-    expect_invalid(scene, *[GLOBAL + line for line in lines], server=server)
+    scene.expect_invalid(*[GLOBAL + line for line in lines], server=server, refused_by="floor")
 
 
 @pytest.mark.parametrize(
@@ -699,7 +689,9 @@ def test_a_global_file_with_problems_and_no_floor(scene, name, floor):
     lay_floor(scene, {"policy": {"on_caution": "allow"}})
     scene.operator.configure({**scene.settings(), **PROBLEMS[name][0], **floor})
     native(scene)
-    expect_invalid(scene, *[GLOBAL + line for line in PROBLEMS[name][2] if line != UNTOLD])
+    scene.expect_invalid(
+        *[GLOBAL + line for line in PROBLEMS[name][2] if line != UNTOLD], refused_by="floor"
+    )
     scene.operator.configure({}, PROJECT)
     native(scene)
     assert scene.preflights == 0
@@ -715,21 +707,23 @@ def test_a_floor_of_a_wrong_type(scene, floor, selected):
     """What the global file protects is refused: it is none, and it may have been meant."""
     lay_floor(scene, selected, floor=floor)
     native(scene)
-    expect_invalid(scene, f"{GLOBAL}floor: must be true or false")
+    scene.expect_invalid(f"{GLOBAL}floor: must be true or false", refused_by="floor")
 
 
 def test_a_floor_of_a_wrong_type_without_servers(scene):
     """Nobody can tell what it would protect: every MCP tool is refused."""
     lay_floor(scene, {}, floor="yes", protected_servers=None)
     native(scene)
-    expect_invalid(scene, f"{GLOBAL}floor: must be true or false", GLOBAL + UNTOLD, server=None)
+    scene.expect_invalid(
+        f"{GLOBAL}floor: must be true or false", GLOBAL + UNTOLD, server=None, refused_by="floor"
+    )
 
 
 def test_a_floor_of_a_wrong_type_without_a_specific_file(scene):
     """It is the file in force; there is no other to be told apart."""
     scene.protect(floor="true")
     native(scene)
-    expect_invalid(scene, "floor: must be true or false")
+    scene.expect_invalid("floor: must be true or false")
 
 
 def test_a_broken_floor_has_nobody_told_of_a_server_that_only_the_project_protects(
@@ -739,7 +733,7 @@ def test_a_broken_floor_has_nobody_told_of_a_server_that_only_the_project_protec
     servers = {"own": {"type": "streamable-http", "url": other_url}}
     lay_floor(scene, {"protected_servers": {"own": other_url}}, servers=servers, floor="true")
     native(scene, "own.echo")
-    expect_invalid(scene, f"{GLOBAL}floor: must be true or false", server="own")
+    scene.expect_invalid(f"{GLOBAL}floor: must be true or false", server="own", refused_by="floor")
 
 
 # How old evidence may be
@@ -943,8 +937,7 @@ def test_a_project_whose_name_is_a_pattern(scene, name):
     scene.operator.configure({"protected_servers": {}}, project="shop")
     scene.operator.configure(scene.settings(), project=name)
     native(scene)
-    expect_invalid(
-        scene,
+    scene.expect_invalid(
         "the file: is under a folder, project or profile with *, ? or [ in its name, which Agent "
         "Zero takes for a pattern",
         UNTOLD,

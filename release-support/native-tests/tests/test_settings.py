@@ -449,11 +449,8 @@ def test_a_file_that_is_no_configuration(scene, scope, kind):
     scene.open_project({})
     scene.operator.configure(text, *SCOPES[scope])
     scene.call()
-    line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
-    assert scene.told() == line
-    (item,) = scene.chat.log_lines
-    assert item["content"].startswith(problem)
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
+    scene.expect_invalid(server=None)
+    assert scene.chat.log_lines[0]["content"].startswith(problem)
 
 
 INVALID = {
@@ -475,10 +472,8 @@ def test_a_value_that_is_no_setting(scene, key, value):
     valid = json.dumps({k: v for k, v in scene.settings().items() if k != key})
     scene.operator.configure(f'{valid[:-1]}, "{key}": {value}}}')
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
-    (item,) = scene.chat.log_lines
-    assert item["content"].startswith(key)
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
+    scene.expect_invalid()
+    assert scene.chat.log_lines[0]["content"].startswith(key)
 
 
 @pytest.mark.parametrize(
@@ -520,13 +515,10 @@ def test_a_broken_global_file_is_named(scene):
     scene.chat = scene.new_chat(project="harbour")
     scene.tap.reset()
     scene.call()
-    line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
-    assert scene.told() == line
-    (item,) = scene.chat.log_lines
-    assert item["content"].splitlines() == [
+    scene.expect_invalid(
         "global config.json, the file: cannot be read as plain JSON, or is gone",
         "global config.json, protected_servers: is missing or unreadable, so every MCP tool is "
         "refused; after removing the plugin, restart Agent Zero",
-    ]
-    assert scene.chat.records == []
-    assert (scene.preflights, scene.tap.connections) == (0, 0)
+        server=None,
+        refused_by="floor",
+    )
