@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import logging
 import re
 import socket
@@ -262,6 +263,16 @@ def test_no_answer_leads_to_a_second_request(status: bytes) -> None:
         assert (server.connections, len(server.requests)) == (1, 1)
 
 
+@pytest.mark.parametrize("is_kept_to", [True, False])
+def test_a_body_of_one_mebibyte_is_read_and_one_more_byte_is_too_much(is_kept_to: bool) -> None:
+    body = answer_body(URL).ljust(1024 * 1024 + (not is_kept_to))
+    with WireServer([Send(answer(body))]) as server:
+        if is_kept_to:
+            assert outcome(ask(server))
+        else:
+            assert refusal(ask(server)).sub_reason is SubReason.TOO_LARGE
+
+
 # --- What an observation says of itself, and what a refusal carries ------------------------
 
 
@@ -429,6 +440,32 @@ def test_ages_run_on_the_clock_that_runs_while_the_machine_sleeps() -> None:
 
     before, now, after = boot(), cache.boot_seconds(), boot()
     assert before <= now <= after
+
+
+@pytest.mark.parametrize(
+    ("clocks", "counts_sleep"),
+    [
+        ({"CLOCK_BOOTTIME": 7, "CLOCK_MONOTONIC": 1}, 7.0),  # Linux
+        ({"CLOCK_MONOTONIC": 1}, 1.0),  # macOS
+        ({}, 0.5),  # Windows
+    ],
+)
+def test_each_system_has_its_own_name_for_that_clock(
+    monkeypatch: pytest.MonkeyPatch, clocks: dict[str, int], counts_sleep: float
+) -> None:
+    """On a machine that has never slept the clocks agree, so here each one tells its own name."""
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        monkeypatch.delattr(time, name, raising=False)
+    for name, number in clocks.items():
+        monkeypatch.setattr(time, name, number, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", float, raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.5)
+    specification = importlib.util.spec_from_file_location(cache.__name__, cache.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    there = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(there)
+    assert there.boot_seconds() == counts_sleep
 
 
 def test_one_is_kept_for_each_origin_and_each_exact_url() -> None:
@@ -1013,7 +1050,7 @@ def test_the_thread_does_not_end_under_a_request(ours: single_flight.SingleFligh
         loop = ours._loop
         assert loop is not None
         # What the idle time of an earlier request would do now.
-        loop.call_soon_threadsafe(ours._retire)
+        loop.call_soon_threadsafe(ours._retire, loop)
         loop.call_soon_threadsafe(go.set)
         return await task
 

@@ -105,6 +105,7 @@ FRESH = [
     ("Cache-Control", "max-age=0"),
     ("Cache-Control", "no-cache, max-age=0, s-maxage=0, stale-if-error=0"),
     ("Cache-Control", 'max-age="0"'),
+    ("Cache-Control", "max-age = 0"),
     ("CDN-Cache-Control", "no-store"),
     ("Surrogate-Control", "max-age=0"),
     ("Edge-Control", "cache-maxage=0"),
@@ -250,6 +251,7 @@ STORED = [
     ("X-LiteSpeed-Cache", "hit,private"),
     ("Via", "http/1.1 proxy.example (ApacheTrafficServer [uScHs f p eN:t cCHi p s ])"),
     ("Via", "http/1.1 proxy.example (ApacheTrafficServer [u cRs f ])"),
+    ("Via", "http/1.1 proxy.example (ApacheTrafficServer [uScSs f p eN:t cCHi p s ])"),
     ("X-Rack-Cache", "stale, valid, store"),
     ("X-Symfony-Cache", "GET /preflight: fresh"),
     # Networks and gateways
@@ -265,6 +267,7 @@ STORED = [
     ("X-Cache", "TCP_REMOTE_HIT"),
     ("X-Cache", "HIT-CLUSTER"),
     ("X-Cache", "STALE"),
+    ("X-Cache", "CACHED"),
     ("X-Cache", "UPDATING"),
     ("X-Cache", "REVALIDATED"),
     ("X-Cache-Remote", "TCP_HIT from a.example"),
@@ -272,6 +275,10 @@ STORED = [
     ("X-Cache-Hits", "0, 1"),
     ("X-Cache-Hit", "true"),
     ("X-From-Cache", "1"),
+    ("X-From-Cache", "0.5"),
+    ("X-From-Cache", "true"),
+    ("X-CacheHit", "yes"),
+    ("X-Cached", "true"),
     ("X-Tyk-Cached-Response", "1"),
     ("X-Swift-CacheTime", "3600"),
     ("Akamai-Cache-Status", "Hit from child"),
@@ -296,6 +303,9 @@ STORED = [
     ("Server-Timing", 'cache;desc="hit-front", host;desc="x"'),
     ("Server-Timing", "cdn-cache-hit,cdn-pop;desc=X"),
     ("X-A-Cache-Of-Tomorrow", "Hit"),
+    ("X-CDN-Status", "Hit"),
+    ("X-Edge-Status", "Hit"),
+    ("X-Varnish-Status", "Hit"),
 ]
 
 
@@ -380,6 +390,14 @@ def test_older_forms_of_a_date(date: str, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_what_is_no_date_tells_nothing(date: str) -> None:
     assert refused(JSON, ("Date", date)) is None
+
+
+def test_a_date_may_be_longer_than_any_form_and_no_longer_than_that() -> None:
+    longest = "Wednesday, 25-Feb-26 11:00:00 GMT"
+    assert len(longest) == 33
+    assert refused(JSON, ("Date", longest)) is SubReason.STALE
+    assert refused(JSON, ("Date", longest + " " * 7)) is SubReason.STALE
+    assert refused(JSON, ("Date", longest + " " * 8)) is None
 
 
 @pytest.mark.parametrize(("expires", "stale"), [(-31, None), (-29, None), (-28, SubReason.STALE)])
