@@ -50,8 +50,10 @@ from usr.plugins.agent_guild_preflight.helpers.commands.pin import difference
 from usr.plugins.agent_guild_preflight.helpers.commands.shared import mcp_settings
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import contract, observe, salvage
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import (
+    Endpoint,
     screen,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.response_head import refuse_head
 from usr.plugins.agent_guild_preflight.helpers.reasons import Refusal
 from usr.plugins.agent_guild_preflight.helpers.settings import problems, reader
@@ -131,6 +133,10 @@ class Use(NamedTuple):
 
 
 PATTERNS = {
+    "binding/alias.py _ALIAS": Use(
+        "fullmatch", NAME, [("", "_", ""), ("", "a_", ""), ("", "_00000000", "g"), ("", "a", "")]
+    ),
+    "binding/alias.py _OTHERS": Use("sub", NAME, [("", " ", ""), ("", "a ", "")]),
     "binding/comparison.py _same_host": Use(
         "fullmatch", URL, [("a", ":", ""), ("", ":1", "x"), ("a:", "1", "x")]
     ),
@@ -247,11 +253,8 @@ PATTERNS = {
     ),
     "guild_preflight/salvage.py _QUOTE_ENDS": Use("match", BODY, [("", "\\ ", "")]),
     "guild_preflight/salvage.py _WORD_ENDS": Use("match", BODY, [("", "a", "")]),
-    "host.py _ALIAS": Use(
-        "fullmatch", NAME, [("", "_", ""), ("", "a_", ""), ("", "_00000000", "g"), ("", "a", "")]
-    ),
-    "host.py _NO_ALIAS_CHARACTERS": Use("sub", NAME, [("", " ", ""), ("", "a ", "")]),
     "settings/locations.py normalize_name": Use("sub", NAME, [("", " ", ""), ("", "a-", "")]),
+    "settings/reader.py _HEADER": Use("fullmatch", NAME, [("", "a", ""), ("", "a", " ")]),
     "settings/reader.py _LOCAL_ORIGIN": Use("fullmatch", NAME, [("http://[::1]:", "1", "")]),
 }
 
@@ -862,6 +865,11 @@ SENT: dict[str, list[Step]] = {
 }
 
 
+async def answered(endpoint: Endpoint, origin: str) -> Observation:
+    with observe.ask(endpoint, origin=origin, timeout_seconds=1.0, max_age_seconds=0) as inquiry:
+        return await inquiry.observation(1.0)
+
+
 async def held(script: Sequence[Step], callers: int) -> float:
     """Return the longest time for which a loop did not go on while it waited for an answer."""
     gaps = []
@@ -875,12 +883,7 @@ async def held(script: Sequence[Step], callers: int) -> float:
     beating = asyncio.create_task(beat())
     with WireServer(script) as server:
         asked = [
-            observe.observe(
-                screen(f"https://tools.example.com/{caller}"),
-                origin=server.origin,
-                timeout_seconds=1.0,
-                max_age_seconds=0,
-            )
+            answered(screen(f"https://tools.example.com/{caller}"), server.origin)
             for caller in range(callers)
         ]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
