@@ -90,8 +90,6 @@ FAILED = Claims(failed=True)
         ("do_not_delegate_with_caution", verdicts(NO, CAUTION)),
         (r'{"verdict": "\u0064o_not_delegat\u0065"}', verdicts(NO)),
         (r'{"verdict": "do_not_deleg\u0061te', verdicts(NO)),
-        (r'{"verdict": "\u0044o_not_delegate"}', verdicts(NO)),  # a capital letter
-        (r'{"status": "\u0046AILED"}', FAILED),
         (r'{"\u0063heck": "endpoint_reach\u0061ble", "statu\u0073": "f\u0061iled"}', FAILED),
         (r'{"headline": "{\"verdict\": \"do_not_delegate\"}"}', verdicts(NO)),
         (json.dumps(json.dumps({"x": "do\\u005fnot_delegate"})), verdicts(NO)),
