@@ -62,7 +62,7 @@ def has_mark(headers: Iterable[tuple[str, str]], now: float) -> bool:
         now: stands for the Date of an answer without one, in seconds since 1970.
     """
     found = list(headers)
-    made = max(dates(value for name, value in found if name == "date"), default=now)
+    made = min(dates(value for name, value in found if name == "date"), default=now)
     return any(_is_mark(name, value.lower(), made) for name, value in found)
 
 

@@ -127,6 +127,7 @@ FRESH = [
     ("X-Cache-Hits", "0, 0"),
     ("X-Cache-Status", "Refresh"),
     ("X-Cache-Hit", "false"),
+    ("X-Cache-Info", "MISS; hits=0"),
     ("X-Cacheable", "YES"),
     ("X-Check-Cacheable", "YES"),
     ("X-Varnish", "32770"),
@@ -274,6 +275,7 @@ STORED = [
     ("X-Cache-Hits", "3"),
     ("X-Cache-Hits", "0, 1"),
     ("X-Cache-Hit", "true"),
+    ("X-Cache-Info", "cached"),
     ("X-From-Cache", "1"),
     ("X-From-Cache", "0.5"),
     ("X-From-Cache", "true"),
@@ -403,6 +405,8 @@ def test_a_date_may_be_longer_than_any_form_and_no_longer_than_that() -> None:
 @pytest.mark.parametrize(("expires", "stale"), [(-31, None), (-29, None), (-28, SubReason.STALE)])
 def test_a_lifetime_begins_with_the_date(expires: int, stale: SubReason | None) -> None:
     assert refused(JSON, ("Date", at(-30)), ("Expires", at(expires))) is stale
+    # Of two dates the earlier one.
+    assert refused(JSON, ("Date", at(0)), ("Date", at(-30)), ("Expires", at(expires))) is stale
 
 
 @given(st.text(max_size=50) | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,9} [A-Z][a-z]{2} [0-9 :+-]+"))
