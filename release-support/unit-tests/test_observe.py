@@ -412,6 +412,14 @@ def test_the_reader_decides_how_old_is_fresh_enough(clock: list[float]) -> None:
     assert newer.observed_at != made.observed_at
 
 
+@pytest.mark.parametrize("ttl", [0.001, 1.0])
+def test_any_age_above_zero_is_one(clock: list[float], ttl: float) -> None:
+    with WireServer(healthy) as server:
+        assert not outcome(ask(server, ttl=ttl)).cached
+        assert outcome(ask(server, ttl=ttl)).cached
+        assert len(server.requests) == 1
+
+
 def test_another_reader_may_find_the_same_one_too_old(clock: list[float]) -> None:
     with WireServer(healthy) as server:
         outcome(ask(server))

@@ -114,6 +114,7 @@ FRESH = [
     ("X-Cache", "MISS"),
     ("X-Cache", "Miss from cloudfront"),
     ("X-Cache", "MISS, MISS"),
+    ("X-Cache", "MISS; hits=0"),
     ("X-Cache", "TCP_MISS"),
     ("X-Cache", "TCP_REFRESH_MISS"),
     ("X-Cache", "CONFIG_NOCACHE"),
@@ -233,6 +234,7 @@ STORED = [
     ("Cache-Status", 'Edge; fwd=miss; detail="a\\'),
     ("Cache-Status", "Souin; hit; ttl=4; key=GET-http-example; detail=DEFAULT"),
     ("Cache-Status", '"Netlify Durable"; fwd=miss, "Netlify Edge"; hit'),
+    ("Cache-Status", 'Edge; fwd=miss; "a text where none may be"hit'),
     ("Cache-Status", "HIT"),
     ("Cache-Status", "STALE"),
     # Apache, Squid, Varnish, nginx, LiteSpeed, Traffic Server, Rack and Symfony
@@ -267,6 +269,7 @@ STORED = [
     ("X-Cache", "TCP_MEM_HIT from a.example"),
     ("X-Cache", "TCP_REMOTE_HIT"),
     ("X-Cache", "HIT-CLUSTER"),
+    ("X-Cache", "HitLocal"),
     ("X-Cache", "STALE"),
     ("X-Cache", "CACHED"),
     ("X-Cache", "UPDATING"),
@@ -274,6 +277,7 @@ STORED = [
     ("X-Cache-Remote", "TCP_HIT from a.example"),
     ("X-Cache-Hits", "3"),
     ("X-Cache-Hits", "0, 1"),
+    ("X-Cache-Hits", "0,1"),
     ("X-Cache-Hit", "true"),
     ("X-Cache-Info", "cached"),
     ("X-From-Cache", "1"),
@@ -400,6 +404,16 @@ def test_a_date_may_be_longer_than_any_form_and_no_longer_than_that() -> None:
     assert refused(JSON, ("Date", longest)) is SubReason.STALE
     assert refused(JSON, ("Date", longest + " " * 7)) is SubReason.STALE
     assert refused(JSON, ("Date", longest + " " * 8)) is None
+
+
+@pytest.mark.parametrize("unread", ["x", "Sat, 99 Mar 2015 07:08:09 GMT", " " * 41])
+def test_a_date_counts_beside_one_that_tells_nothing(unread: str) -> None:
+    assert refused(JSON, ("Date", unread), ("Date", at(-3600))) is SubReason.STALE
+
+
+def test_a_date_may_name_another_zone() -> None:
+    assert refused(JSON, ("Date", "Sun, 01 Mar 2026 14:00:00 +0200")) is None
+    assert refused(JSON, ("Date", "Sun, 01 Mar 2026 12:00:00 +0200")) is SubReason.STALE
 
 
 @pytest.mark.parametrize(("expires", "stale"), [(-31, None), (-29, None), (-28, SubReason.STALE)])

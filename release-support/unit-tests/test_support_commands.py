@@ -74,7 +74,7 @@ def test_mutate_names_the_options_that_it_has():
     spoken = subprocess.run(script, capture_output=True, text=True, check=True).stdout
     options = {option for option in re.findall(r"--[\w-]+", spoken) if option != "--help"}
     command = (SUPPORT / "mutate").read_text()
-    assert options == {"--without-gate"}
+    assert options == {"--room", "--jobs"}
     assert all(option in command for option in options)
 
 
