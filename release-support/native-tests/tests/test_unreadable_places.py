@@ -5,6 +5,7 @@ The framework takes a link to nothing for no file, and goes on to the next one, 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 
@@ -47,8 +48,18 @@ def at(scene):
     yield at
     shutil.rmtree(root / OTHER)
     shutil.rmtree(root / "usr" / "plugins" / PLUGIN / "agents", ignore_errors=True)
-    (root / "usr" / CONFIG).unlink(missing_ok=True)
+    take_away(root / "usr" / CONFIG)
     scene.operator.forget_extensions()
+
+
+def take_away(path):
+    """Remove whatever stands at a place, or on the last step to it."""
+    if path.parent.is_symlink():
+        path.parent.unlink()
+    elif path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
 
 
 def link_to_nothing(path):
@@ -98,14 +109,10 @@ def test_what_stands_at_a_place_and_cannot_be_read(scene, at, place, kind):
     kind(path)
     scene.call()
     expect_all_refused(scene)
-    (item,) = scene.chat.log_lines
-    assert "the file: cannot be read as plain JSON, or is gone" in item["content"]
+    said = json.dumps(scene.chat.log_lines)
+    assert "the file: cannot be read as plain JSON, or is gone" in said
     scene.chat = scene.new_chat(project=PROJECT)
-    path.parent.unlink() if path.parent.is_symlink() else None
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
+    take_away(path)
     scene.call()
     scene.expect_untouched()
 
