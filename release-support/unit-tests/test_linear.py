@@ -140,6 +140,7 @@ PATTERNS = {
     "binding/comparison.py _same_host": Use(
         "fullmatch", URL, [("a", ":", ""), ("", ":1", "x"), ("a:", "1", "x")]
     ),
+    "binding/headers.py _SEPARATORS": Use("sub", NAME, [("", "-", ""), ("", "a-", "")]),
     "binding/pins.py _DIGEST": Use("fullmatch", NAME, [("sha256:", "0", "")]),
     "commands/explain/json_cursor.py _SCALAR": Use(
         "match", FILE, [("", "1", "x"), ("1.", "1", "x"), ("1e", "1", "x"), ("-", "0", "")]
