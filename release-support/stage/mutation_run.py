@@ -176,12 +176,16 @@ class Mutants:
         tell(left_out=sorted(set(seen.failed)), tests=len(usable))
         if not usable:
             return
-        for number, name in enumerate(self._names):
-            while len(self._running) >= self._jobs:
+        try:
+            for number, name in enumerate(self._names):
+                while len(self._running) >= self._jobs:
+                    self._await_one()
+                self._begin(number, name, seen, usable)
+            while self._running:
                 self._await_one()
-            self._begin(number, name, seen, usable)
-        while self._running:
-            self._await_one()
+        finally:
+            for pid in self._running:  # where somebody has interrupted this
+                end(pid)
 
     def _look(self, tests: Sequence[str]) -> Seen:
         folder = self._work / "without"

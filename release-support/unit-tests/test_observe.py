@@ -28,7 +28,7 @@ import pytest
 import yaml
 from local_guild.answers import CHECKS, answer_body
 from local_guild.wire import Line, Script, Send, Stall, Wait, WireServer, answer
-from usr.plugins.agent_guild_preflight.helpers.exceptions import UnforeseenError
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen, UnforeseenError
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import (
     cache,
     request,
@@ -853,6 +853,60 @@ def test_who_joined_is_served_after_the_deadline_of_who_started() -> None:
         assert len(server.requests) == 1
 
 
+def test_who_joins_what_is_under_way_is_served_after_its_first_deadline() -> None:
+    go = threading.Event()
+
+    async def call() -> Observation:
+        (starter,) = await boarded(ask(server, seconds=SHORT_SECONDS))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        (joiner,) = await boarded(ask(server))
+        await asyncio.wait({starter})
+        assert isinstance(starter.exception(), EvidenceUnavailable)
+        go.set()
+        return await joiner
+
+    with WireServer(held_until(go)) as server:
+        assert asyncio.run(call())
+        assert len(server.requests) == 1
+
+
+def test_a_request_ends_by_the_latest_deadline_of_those_that_joined(
+    ours: single_flight.SingleFlight,
+) -> None:
+    async def call() -> None:
+        (starter,) = await boarded(ask(server, seconds=SHORT_SECONDS))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        (joiner,) = await boarded(ask(server, seconds=2 * SHORT_SECONDS))
+        await asyncio.wait({starter, joiner})
+        assert isinstance(starter.exception(), EvidenceUnavailable)
+        assert isinstance(joiner.exception(), EvidenceUnavailable)
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+        assert server.wait_until_closed(PATIENCE_SECONDS)
+    landed(ours)
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_a_request_that_is_cancelled_under_its_caller_is_unforeseen(
+    ours: single_flight.SingleFlight, ttl: float
+) -> None:
+    async def cancel_all() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    async def call() -> None:
+        (task,) = await boarded(ask(server, ttl=ttl))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        on_loop(ours, cancel_all())
+        with pytest.raises(UnforeseenError) as caught:
+            await task
+        assert caught.value.origin == Unforeseen("CancelledError")
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+
+
 def test_nobody_joins_after_the_deadline_of_who_started() -> None:
     go = threading.Event()
 
@@ -1043,6 +1097,7 @@ def test_the_thread_ends_when_it_is_idle_and_starts_anew(
         for number in (1, 2, 3):
             outcome(ask(server, ttl=0))
             assert len(seen) == number
+            assert seen[-1].daemon  # a process that ends does not wait for it
             seen[-1].join(PATIENCE_SECONDS)
             assert not seen[-1].is_alive()
             assert ours._loop is None
