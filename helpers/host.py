@@ -10,7 +10,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -21,15 +21,17 @@ from helpers.responses_tools import original_tool_name
 from helpers.tool import Tool
 
 from .binding.alias import alias_of, is_alias, may_be_of
-from .binding.headers import headers_digest, named_hosts
+from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
+from .defaults import layers_of_defaults
 from .look_up import Hold
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
-from .settings.in_force import MISREAD, Layer, layers_in_force
+from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
 from .settings.locations import is_misread
-from .unconfigured import layers_without_settings
+from .settings.presence import GLOBAL_PLACES, Place, Stamp, is_broken, places
+from .settings.presence import look as look_at
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
@@ -38,6 +40,8 @@ MISSING_TOOL: Final = "Unknown"  # the class that the framework binds where ther
 
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
+
+MAX_READINGS: Final = 3  # of settings that change while they are read
 
 _ROOT: Final = files.get_abs_path("")  # the framework's folder, the same for a whole process
 
@@ -129,6 +133,9 @@ def is_local(tool: Any) -> bool:
 def layers_for(agent: Any) -> tuple[Layer, ...]:
     """Read the settings that a call of an agent must satisfy.
 
+    The framework looks for two files, one after the other, and takes for absent what it cannot
+    follow. So what stands at the places is looked at before and after.
+
     Args:
         agent: the calling agent; its project and profile choose the file in force.
 
@@ -139,9 +146,29 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     profile = agent.config.profile or ""
     if is_misread(_ROOT, project, profile):
         return (MISREAD,)
-    return layers_without_settings(agent, project, profile) or layers_in_force(
-        _read(agent=agent),
-        _read(project_name="", agent_profile=""),
+    try:
+        at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+    except Exception:  # whatever the framework raises over its files
+        return (UNREAD,)
+    for _ in range(MAX_READINGS):
+        stamps = look_at(at)
+        layers = _read_layers(agent, at, stamps)
+        if look_at(at) == stamps:
+            return layers
+    return (UNREAD,)
+
+
+def _read_layers(
+    agent: Any, at: Sequence[Place], stamps: Sequence[Stamp | None]
+) -> tuple[Layer, ...]:
+    if stamps.count(None) == len(stamps):
+        known = layers_of_defaults(agent, at)
+        if known is not None:
+            return known
+    everywhere = stamps[-GLOBAL_PLACES:]
+    return layers_in_force(
+        UNREADABLE if is_broken(stamps) else _read(agent=agent),
+        UNREADABLE if is_broken(everywhere) else _read(project_name="", agent_profile=""),
         normalize_name=normalize_name,
     )
 
@@ -244,6 +271,7 @@ def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
         headers_digest=headers_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
         definitions=_definitions(server, tool_name) if pinned else (),
+        header_names=header_names(headers),
     )
 
 

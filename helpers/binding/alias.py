@@ -24,7 +24,7 @@ MAX_STEM_CHARACTERS: Final = 52
 EMPTY_STEM: Final = "a0_tool"
 
 _OTHERS = re.compile(r"[^A-Za-z0-9_-]+")
-_ALIAS = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_STEM_CHARACTERS}}}_[0-9a-f]{{8}}")
+_ALIAS = re.compile(r"[A-Za-z0-9_-]{1,52}_[0-9a-f]{8}")
 
 
 def is_alias(name: str) -> bool:

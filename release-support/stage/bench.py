@@ -266,11 +266,12 @@ class Bench:
     @contextlib.contextmanager
     def _clocks(self, chat: Any) -> Iterator[Clock]:
         """Time the framework's own calls within the gate, and the look-up that replaces one."""
-        from usr.plugins.agent_guild_preflight.helpers import host, look_up
+        from helpers import plugins
+        from usr.plugins.agent_guild_preflight.helpers import look_up
 
         clock = Clock()
         with (
-            timed(clock, host.plugins, "get_plugin_config"),
+            timed(clock, plugins, "get_plugin_config"),
             timed(clock, look_up, "servers_for"),
             timed(clock, chat.context.log, "log"),
         ):
@@ -279,12 +280,13 @@ class Bench:
     @contextlib.contextmanager
     def _from_memory(self, chat: Any) -> Iterator[None]:
         """Have the framework's own calls within the gate answered from memory."""
-        from usr.plugins.agent_guild_preflight.helpers import host, look_up
+        from helpers import plugins
+        from usr.plugins.agent_guild_preflight.helpers import look_up
 
-        settings = host.plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
+        settings = plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
         servers = look_up.servers_for(chat.agent)
         with (
-            answered(host.plugins, "get_plugin_config", settings),
+            answered(plugins, "get_plugin_config", settings),
             answered(look_up, "servers_for", servers),
             answered(chat.context.log, "log", None),
         ):
@@ -346,14 +348,18 @@ class Bench:
         tls = request.shared_tls_context()
 
         async def preflight() -> None:
-            await observe.observe(target, origin=self.origin, timeout_seconds=5, max_age_seconds=0)
+            with observe.ask(
+                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0
+            ) as inquiry:
+                await inquiry.observation(5)
 
         async def bare() -> None:
             async with httpx.AsyncClient(verify=tls, trust_env=False) as client:
                 await client.get(f"{self.origin}/preflight", params={"url": self.url})
 
         async def both() -> tuple[float, float]:
-            ours, theirs = [], []
+            ours: list[float] = []
+            theirs: list[float] = []
             for _ in range(ROUNDS):
                 for work, times in ((preflight, ours), (bare, theirs)):
                     began = time.perf_counter()

@@ -7,6 +7,7 @@ framework's agents do, so that callers are plain functions.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import shutil
 import threading
@@ -134,8 +135,8 @@ class Operator:
         if hasattr(extension, "clear_caches"):
             extension.clear_caches()
         else:
-            from helpers import cache
-
+            # The framework alone has it.
+            cache = importlib.import_module("helpers.cache")
             cache.clear("*(extensions)*")
             cache.clear("*(plugins)*")
 

@@ -99,6 +99,8 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setenv(files.ROOT_VARIABLE, str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.syspath_prepend(str(tmp_path))
+    for name in modules_of_usr():  # they come back: who imported them before holds on to them
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(settings, "_settings", None)
     known = set(AgentContext._contexts)
     extension.clear_caches()
@@ -108,8 +110,12 @@ def root(tmp_path, monkeypatch):
     MCPConfig.update("")
     for id in set(AgentContext._contexts) - known:
         AgentContext.remove(id)
-    for name in [name for name in sys.modules if name == "usr" or name.startswith("usr.")]:
+    for name in modules_of_usr():
         del sys.modules[name]
+
+
+def modules_of_usr():
+    return [name for name in sys.modules if name == "usr" or name.startswith("usr.")]
 
 
 def write(root, path, text=""):

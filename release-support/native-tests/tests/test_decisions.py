@@ -28,6 +28,7 @@ UNKNOWN_HANDSHAKE = {"protocol_handshake": "unknown"}
 CAUTION = {"agent_card_resolves": "failed"}
 PUBLIC_ENDPOINT = "https://tools.example.com"
 BIG_CHUNK = b" " * 65536
+IN_THE_FUTURE = b"Thu, 07 Mar 2999 07:08:09 GMT"
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,7 @@ REFUSED = [
         Endless(BIG_CHUNK),
     ),
     unavailable("stale", answer(b"{}", headers=[(b"Age", b"7")])),
+    unavailable("clock", answer(b"{}", headers=[(b"Date", IN_THE_FUTURE)])),
     unavailable("protocol", b"HTTP/1.1 200 OK\r\nContent-", Close()),
     broken("encoding", b'{"target":"\xff"}'),
     broken("json", b'{"target":'),
@@ -463,6 +465,7 @@ UNUSABLE = {
     "timeout": ([Stall()], {"timeout_seconds": 0.5}),
     "http_status": ([Send(answer(b"no", status=b"503 Service Unavailable"))], {}),
     "stale": ([Send(answer(b"{}", headers=[(b"X-Cache", b"HIT")]))], {}),
+    "clock": ([Send(answer(b"{}", headers=[(b"Date", IN_THE_FUTURE)]))], {}),
     "protocol": ([Close()], {}),
     "json": ([Send(answer(b"{"))], {}),
     "shape": ([Send(answer(b"{}"))], {}),
@@ -551,6 +554,13 @@ CLAIMS = {
         sending(Send(answer(b'{"verdict":"do_not_delegate"}', headers=[(b"Age", b"1")]))),
         {},
     ),
+    "wrong_clock": (
+        "clock",
+        sending(
+            Send(answer(b'{"verdict":"do_not_delegate"}', headers=[(b"Date", IN_THE_FUTURE)])),
+        ),
+        {},
+    ),
     "cut_off": ("protocol", sending(Send(answer(CUT_OFF + b" " * 99)[:-50]), Close()), {}),
 }
 
@@ -559,7 +569,7 @@ CLAIMS = {
 def test_a_claim_withholds_tolerance(scene, claim):
     """An answer that says no does not become a yes because it is also broken."""
     sub_reason, service, settings = CLAIMS[claim]
-    unusable = ("http_status", "stale", "protocol")
+    unusable = ("http_status", "stale", "clock", "protocol")
     reason = "evidence_unavailable" if sub_reason in unusable else "evidence_inconsistent"
     scene.serve(service(scene))
     scene.protect(policy={"on_unavailable": "allow", **settings})

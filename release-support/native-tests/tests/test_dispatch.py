@@ -409,8 +409,10 @@ def test_a_project_that_gives_the_name_another_url(scene, other_url, other_tap):
         {"verify": False},
         {"headers": {"Host": "other.example.com"}},
         {"headers": {"X-Forwarded-Host": "other.example.com"}},
+        {"headers": {"x-envoy-original-dst-host": "192.0.2.1:80"}},
+        {"headers": {"X.Forwarded.Host": "other.example.com"}},
     ],
-    ids=["verify", "host", "forwarded_host"],
+    ids=["verify", "host", "forwarded_host", "envoy", "folded"],
 )
 def test_a_project_that_keeps_the_url_and_alters_the_way_to_it(scene, altered):
     """The same URL can lead elsewhere."""
@@ -418,6 +420,21 @@ def test_a_project_that_keeps_the_url_and_alters_the_way_to_it(scene, altered):
     scene.open_project(tools_in_project(scene, **altered))
     scene.call()
     scene.expect_refused("transport_altered")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X_Key", "X-Team"])
+def test_a_server_that_gets_the_headers_that_its_entry_names(scene, name):
+    """Any other may mean something to a proxy of somebody's own."""
+    scene.use_mcp(tools=scene.url)
+    entry = {"url": scene.url, "headers": ["authorization", "X-Key"]}
+    scene.protect(protected_servers={"tools": entry})
+    scene.open_project(tools_in_project(scene, headers={name: "1"}))
+    scene.call()
+    if name == "X-Team":
+        scene.expect_refused("transport_altered")
+        return
+    scene.expect_allowed(statuses={})
+    scene.expect_reached()
 
 
 @pytest.mark.parametrize("name", ["X-Key", "Host"])

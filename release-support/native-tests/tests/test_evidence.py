@@ -258,7 +258,7 @@ def another_call(scene):
 
 
 def unforeseen(scene):
-    scene.patch.setattr(evaluation, "observe", None)
+    scene.patch.setattr(evaluation, "ask", None)
     scene.call()
 
 

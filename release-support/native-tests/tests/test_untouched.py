@@ -209,7 +209,7 @@ def fail(*_, **__):
     raise LookupError(MARKER)
 
 
-@pytest.mark.parametrize("seam", ["screen", "recall", "observe", "decide", "require_approved"])
+@pytest.mark.parametrize("seam", ["screen", "recall", "ask", "decide", "require_approved"])
 def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     """The protected call is refused; the failure says nothing but its class, to the operator."""
     everything.operator.configure(everything.settings())
@@ -274,9 +274,12 @@ def test_a_gate_that_cannot_keep_its_record(everything, seam):
     assert kept == ([] if seam == "keep" else [("refused", INTERNAL)])
 
 
-def test_a_host_that_cannot_read_its_files(everything):
+@pytest.mark.parametrize("seam", ["get_plugin_config", "get_enabled_plugin_paths"])
+def test_a_host_that_cannot_read_its_files(everything, seam):
     """What the host raises about the settings is an unreadable configuration, not a failure."""
-    everything.patch.setattr(host, "plugins", SimpleNamespace(get_plugin_config=fail))
+    names = ("get_plugin_config", "get_enabled_plugin_paths")
+    works = {name: getattr(host.plugins, name) for name in names}
+    everything.patch.setattr(host, "plugins", SimpleNamespace(**{**works, seam: fail}))
     call_local_tools(everything)
     everything.call("tools.echo")
     everything.expect_invalid(

@@ -15,7 +15,8 @@ NO_MCP_SERVERS = '{"mcpServers": {}}'
 
 def get_context_project_name(context: AgentContext) -> str | None:
     """Return the project that a context works in."""
-    return context.get_data("project")
+    name: str | None = context.get_data("project")
+    return name
 
 
 def validate_project_name(name: str | None) -> str:

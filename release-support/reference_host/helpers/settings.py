@@ -23,7 +23,8 @@ def get_settings() -> dict[str, Any]:
     """Return the defaults, overlaid with usr/settings.json as it was when it was read."""
     global _settings
     if not _settings:
-        _settings = DEFAULTS | files.read_json(files.get_abs_path("usr", "settings.json"), {})
+        changed: dict[str, Any] = files.read_json(files.get_abs_path("usr", "settings.json"), {})
+        _settings = DEFAULTS | changed
     return dict(_settings)
 
 

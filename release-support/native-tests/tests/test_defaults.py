@@ -13,9 +13,8 @@ import pytest
 import yaml
 from helpers import plugins
 from stage.boot import PLUGIN
-from usr.plugins.agent_guild_preflight.helpers import host, unconfigured
+from usr.plugins.agent_guild_preflight.helpers import defaults, host
 from usr.plugins.agent_guild_preflight.helpers.settings.in_force import layers_in_force
-from usr.plugins.agent_guild_preflight.helpers.settings.locations import Locations, Scope
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import InvalidConfiguration
 
 PROJECT = "harbour"
@@ -51,6 +50,22 @@ def as_the_host_reads(agent):
             normalize_name=host.normalize_name,
         )
     )
+
+
+def is_sure(agent):
+    """Whether the host's reading is not asked."""
+    read = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_name == "get_plugin_config":
+            read.append(frame.f_code.co_filename)
+
+    sys.setprofile(note)
+    try:
+        host.layers_for(agent)
+    finally:
+        sys.setprofile(None)
+    return read == []
 
 
 @pytest.fixture
@@ -100,29 +115,10 @@ def test_it_is_sure_where_nothing_is_configured(unset):
     """The host's own reading is not asked, and would say the same."""
     agent = unset.chat.agent
     expected = as_the_host_reads(agent)
-    read = []
-
-    def note(frame, event, _):
-        if event == "call" and frame.f_code.co_name == "get_plugin_config":
-            read.append(frame.f_code.co_filename)
-
-    sys.setprofile(note)
     found = host.layers_for(agent)
-    sys.setprofile(None)
     assert plain(found) == expected
     assert found[0].settings.protected_servers == {}
-    assert read == []
-
-
-@pytest.mark.parametrize("project", [None, PROJECT])
-@pytest.mark.parametrize("profile", ["", PROFILE])
-def test_every_place_of_settings_is_looked_at(unset, project, profile):
-    """The places are those of the room that knows them for the commands."""
-    root = unset.operator.root
-    bases = tuple(plugins.get_enabled_plugin_paths(None))
-    looked_at = unconfigured._places(str(root), project or "", profile, bases)
-    known = Locations(root, project or "", profile).config_files()
-    assert {str(file.path) for file in known if file.scope is not Scope.DEFAULT} <= set(looked_at)
+    assert is_sure(agent)
 
 
 FILES = {
@@ -149,31 +145,11 @@ def test_a_file_that_appears_and_goes(unset, write, path, text):
     unset.operator.forget_extensions()
     before = plain(host.layers_for(agent))
     file = write(path, text)
-    assert unconfigured.layers_without_settings(agent, PROJECT, PROFILE) is None
+    assert not is_sure(agent)
     assert plain(host.layers_for(agent)) == as_the_host_reads(agent)
     file.unlink()
-    assert unconfigured.layers_without_settings(agent, PROJECT, PROFILE) is not None
+    assert is_sure(agent)
     assert plain(host.layers_for(agent)) == before == as_the_host_reads(agent)
-
-
-@pytest.mark.parametrize("kind", ["folder", "link to nothing", "circular link", "pipe"])
-@pytest.mark.parametrize("path", FILES.values(), ids=FILES)
-def test_what_is_no_file_is_not_nothing(unset, write, path, kind):
-    """What it means is not for this room to say."""
-    write(f"usr/plugins/{NEIGHBOUR}/plugin.yaml", f"name: {NEIGHBOUR}\n")
-    unset.operator.forget_extensions()
-    file = write(path)
-    file.unlink()
-    if kind == "folder":
-        file.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(file)
-    else:
-        file.symlink_to("nothing" if kind == "link to nothing" else file.name)
-    try:
-        assert unconfigured.layers_without_settings(unset.chat.agent, PROJECT, PROFILE) is None
-    finally:
-        file.rmdir() if kind == "folder" else file.unlink()
 
 
 DEFAULTS = {
@@ -236,7 +212,7 @@ def test_a_variable_of_the_environment(unset, prefix, key, value):
     agent = unset.chat.agent
     before = plain(host.layers_for(agent))
     unset.patch.setenv(f"{prefix}__{key.upper() if prefix.isupper() else key}", value)
-    assert unconfigured.layers_without_settings(agent, PROJECT, PROFILE) is None
+    assert not is_sure(agent)
     assert plain(host.layers_for(agent)) == as_the_host_reads(agent)
     unset.patch.undo()
     assert plain(host.layers_for(agent)) == before
@@ -259,7 +235,7 @@ def test_a_function_of_the_plugins_own(unset, write):
     write(f"usr/{BELOW}/hooks.py", text)
     unset.operator.forget_extensions()
     agent = unset.chat.agent
-    assert unconfigured.layers_without_settings(agent, PROJECT, PROFILE) is None
+    assert not is_sure(agent)
     assert plain(host.layers_for(agent)) == as_the_host_reads(agent)
     (unset.operator.root / f"usr/{BELOW}/hooks.py").unlink()
     # The host keeps what it has loaded, and so does the answer.
@@ -290,6 +266,6 @@ def test_a_reading_that_somebody_has_wrapped(unset):
 def test_a_host_of_another_version(unset):
     """What it does not have cannot be asked: it reads by itself."""
     agent = unset.chat.agent
-    unset.patch.setattr(unconfigured, "plugins", SimpleNamespace())
-    assert unconfigured.layers_without_settings(agent, PROJECT, PROFILE) is None
+    unset.patch.setattr(defaults, "plugins", SimpleNamespace())
+    assert not is_sure(agent)
     assert plain(host.layers_for(agent)) == as_the_host_reads(agent)

@@ -1,21 +1,22 @@
-"""Is nothing configured anywhere? Told without what the framework's own reading costs.
+"""What is in force where nothing is configured at all? Told without what reading it costs.
 
 Rules of this module:
 
 1. Where no config.json stands, the framework reads and parses the shipped defaults twice for each
-   MCP call, which takes milliseconds. `layers_without_settings` gives the same at once, and only
-   where it is sure.
-2. It is sure where nothing at all stands at any place where the framework looks for a
-   config.json, the plugin and its defaults are where they belong, no variable of the environment
-   changes a default, and nobody hooks the framework's reading or has wrapped it. Anything else,
-   and any doubt, is the framework's to answer.
-3. Nothing is remembered of any file: at each call every place is looked at, and the defaults are
-   read. Only what their text says is remembered, by the text.
+   MCP call, which takes milliseconds. `layers_of_defaults` gives the same at once, and only where
+   it is sure.
+2. It is sure where the framework takes no place of settings for a pattern, the plugin and its
+   defaults are where they belong, no variable of the environment changes a default, and nobody
+   hooks the framework's reading or has wrapped it. Any doubt is the framework's to answer.
+3. Nothing is remembered of any file: the defaults are read at each call. Only what their text
+   says is remembered, by the text. That nothing stands at any place of settings is for the
+   caller to know.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import lru_cache
 from glob import has_magic
 from pathlib import Path
@@ -23,11 +24,12 @@ from types import ModuleType
 from typing import Any, Final
 
 import yaml
-from helpers import extension, files, plugins, projects
+from helpers import extension, files, plugins
 from helpers.mcp_handler import normalize_name
 
 from .product import NAME as PLUGIN_NAME
 from .settings.in_force import Layer, layers_in_force
+from .settings.presence import Place, stands
 
 FIND_HOOKS: Final = "_get_extension_classes"
 VARIABLES: Final = f"A0_SET_{PLUGIN_NAME}".upper()
@@ -38,26 +40,30 @@ _HOOKS: Final = tuple(
 )
 
 
-def layers_without_settings(agent: Any, project: str, profile: str) -> tuple[Layer, ...] | None:
+def layers_of_defaults(agent: Any, at: Sequence[Place]) -> tuple[Layer, ...] | None:
     """Return what is in force where nothing is configured at all.
 
     Args:
         agent: the calling agent.
-        project, profile: its own; empty without one.
+        at: every place where its settings may be; nothing stands at any.
 
     Returns:
         The layers that the shipped defaults make; None where that is not sure.
     """
     try:
-        bases = tuple(plugins.get_enabled_plugin_paths(None))
-        if any(map(_stands, _places(files.get_abs_path(""), project, profile, bases))):
-            return None
         if _is_overridden() or not _is_plain_reading(agent):
+            return None
+        if has_magic("\n".join([place.path for place in at])):
             return None
         text = _defaults()
         return None if text is None else _layers_of(text)
     except Exception:  # another version of the framework, or defaults that cannot be read
         return None
+
+
+def _is_overridden() -> bool:
+    """Whether a variable of the environment may change a default."""
+    return any(name.upper().startswith(VARIABLES) for name in os.environ)
 
 
 def _is_plain_reading(agent: Any) -> bool:
@@ -78,51 +84,10 @@ def _is_of(module: ModuleType, function: Any) -> bool:
     return bool(function.__code__.co_filename == module.__file__)
 
 
-def _is_overridden() -> bool:
-    """Whether a variable of the environment may change a default."""
-    return any(name.upper().startswith(VARIABLES) for name in os.environ)
-
-
-@lru_cache(maxsize=64)
-def _places(root: str, project: str, profile: str, bases: tuple[str, ...]) -> tuple[str, ...]:
-    """Return every place where the framework would look for what changes the settings.
-
-    Args:
-        root: the framework's folder.
-        project, profile: the agent's.
-        bases: the folders of the plugins that are switched on.
-
-    Raises:
-        ValueError: the framework would take one of them for a pattern.
-    """
-    folders = [os.path.join(root, "usr"), root]
-    if project:
-        folders.append(projects.get_project_meta(project))
-    if profile:
-        agents = [*folders, *bases]
-        folders += [os.path.join(folder, "agents", profile) for folder in agents]
-    places = [os.path.join(folder, "plugins", PLUGIN_NAME, "config.json") for folder in folders]
-    places += [os.path.join(folder, "plugins", PLUGIN_NAME, "hooks.py") for folder in folders[:2]]
-    if any(map(has_magic, places)):
-        raise ValueError("a pattern")
-    return tuple(places)
-
-
-def _stands(place: str) -> bool:
-    """Whether anything stands at a place, be it a link to nothing, or may stand there."""
-    try:
-        os.lstat(place)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
 def _defaults() -> str | None:
-    """Return the text of the plugin's defaults; None where the plugin is not in its place."""
+    """Return the text of the defaults; None where the plugin is no plain one in its place."""
     folder = Path(files.get_abs_path("usr", "plugins", PLUGIN_NAME))
-    if not os.path.exists(folder / "plugin.yaml"):
+    if not os.path.exists(folder / "plugin.yaml") or stands(folder / "hooks.py"):
         return None
     return (folder / "default_config.yaml").read_text(encoding="utf-8")
 
