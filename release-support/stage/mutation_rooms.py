@@ -44,6 +44,8 @@ ROOMS: Final = {
     "evaluation": Tests(("evaluation", "in_force", "floor_statement"), _REFUSALS),
     "host": Tests((), (*_DISPATCH, *_MOMENTS, "unreadable_places")),
     "gate": Tests((), (*_DISPATCH, *_MOMENTS)),
+    "look_up": Tests((), ("look_up", "swaps", "last_moment", "binding_changes")),
+    "binding/alias": Tests(("alias",), ("aliases",)),
     "binding/approval": Tests(("comparison",)),
     "binding/view": Tests(("comparison",)),
     "binding/comparison": Tests(("comparison", "evaluation")),

@@ -774,7 +774,10 @@ DEFINITIONS: dict[str, Callable[[int], tuple[list[dict[str, Any]], list[dict[str
         [tool(f"a{k}", 1) for k in range(400)],
         [tool("b", n)],
     ),
-    "many": lambda n: ([tool(f"a{k}", 1) for k in range(n)], [tool(f"b{k}", 1) for k in range(n)]),
+    "many": lambda n: (
+        [tool(f"a{k}", 1) for k in range(n // 8)],
+        [tool(f"b{k}", 1) for k in range(n // 8)],
+    ),
     "deep keys": lambda n: (
         [tool("a", 1, {"k" * (20 * n): [{"l": k} for k in range(n)]})],
         [tool("a", 1, {"k" * (20 * n): [{"l": -k} for k in range(n)]})],
