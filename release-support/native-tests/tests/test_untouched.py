@@ -277,6 +277,7 @@ def test_a_gate_that_cannot_keep_its_record(everything, seam):
 @pytest.mark.parametrize("seam", ["get_plugin_config", "get_enabled_plugin_paths"])
 def test_a_host_that_cannot_read_its_files(everything, seam):
     """What the host raises about the settings is an unreadable configuration, not a failure."""
+    everything.operator.configure(everything.settings())
     names = ("get_plugin_config", "get_enabled_plugin_paths")
     works = {name: getattr(host.plugins, name) for name in names}
     everything.patch.setattr(host, "plugins", SimpleNamespace(**{**works, seam: fail}))
