@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
-from collections.abc import AsyncGenerator
 
 import pytest
+from stage.boot import CHECKOUT
 from usr.plugins.agent_guild_preflight.helpers.commands.shared import network
 
 LONG_SECONDS = 5.0
@@ -53,23 +55,39 @@ def test_an_interrupt_cancels_whatever_is_under_way_and_waits_for_its_end() -> N
     assert sorted(seen) == ["the work ended in order", "what it began ended in order"]
 
 
+LEFT_EARLY = """
+import asyncio, runpy
+runpy.run_path("helpers/__main__.py")["name_rooms"]()
+from usr.plugins.agent_guild_preflight.helpers.commands.shared import network
+
+kept = []
+
+async def numbers():
+    try:
+        yield 1
+    finally:
+        await asyncio.sleep(0)
+        print("closed", flush=True)
+
+async def work():
+    kept.append(numbers())
+    return await anext(kept[0])
+
+assert network.run(work()) == 1
+print("returned", flush=True)
+"""
+
+
 def test_a_generator_that_was_left_early_is_closed() -> None:
-    seen: list[str] = []
-    kept: list[AsyncGenerator[int, None]] = []
-
-    async def numbers() -> AsyncGenerator[int, None]:
-        try:
-            yield 1
-        finally:
-            await asyncio.sleep(0)
-            seen.append("closed")
-
-    async def work() -> int:
-        kept.append(numbers())
-        return await anext(kept[0])
-
-    assert network.run(work()) == 1
-    assert seen == ["closed"]
+    """In a process of its own, as commands run: the framework alters the loops of its process."""
+    ran = subprocess.run(
+        [sys.executable, "-c", LEFT_EARLY],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60.0,
+    )
+    assert ran.stdout.split() == ["closed", "returned"], ran.stderr
 
 
 def test_the_loop_is_closed_and_no_thread_of_it_is_waited_for() -> None:
