@@ -600,6 +600,7 @@ UNREADABLE = [
     b"{}",
     b'{"agents": null}',
     b'{"agents": {"0": {}}}',
+    b'{"agents": [], "agents": 7}',
     b'\xef\xbb\xbf{"agents": []}',
     b'{"agents": []}\xff',
     b'{"agents": []} {}',
@@ -905,6 +906,20 @@ def test_what_a_cursor_does_not_go_through(text):
 
     with pytest.raises(NotRead):
         go_through()
+
+
+@pytest.mark.parametrize("text", [b"[[[]}]", b'{"a":[[]}}', b"[{{}]]", b"[[", b'[["]'])
+def test_brackets_that_close_another(text):
+    with pytest.raises(NotRead):
+        Cursor(text).skip()
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xff", b"[]\xc3", b'["' + b"\xf0\x9f\x98", "é".encode("latin-1")]
+)
+def test_a_cursor_reads_utf_8(text):
+    with pytest.raises(NotRead):
+        Cursor(text)
 
 
 def test_how_deep_a_cursor_passes_over():
