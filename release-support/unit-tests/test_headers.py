@@ -167,6 +167,7 @@ def test_a_digest_changes_with_any_header_and_tells_nothing() -> None:
         {"Authorization": "Bearer Secret"},
         {"authorization": "Bearer secret"},
         {"Authorization": "Bearer secret", "X": ""},
+        {"Authorization": "Bearer secret\ud800"},
         {},
     ]
 
