@@ -150,8 +150,10 @@ def test_no_headers_at_all(headers: Any) -> None:
 
 def test_names_are_given_once_and_sorted() -> None:
     headers = [("X-B", "1"), ("x_b", "2"), (b"Authorization", b"3")]
+    many = {f"X-{number}": "" for number in range(9, 0, -1)}
 
     assert header_names(headers) == ("authorization", "x-b")
+    assert header_names(many) == tuple(f"x-{number}" for number in range(1, 10))
 
 
 @pytest.mark.parametrize("headers", ["Authorization: x", 5, [["a"]], [1], object()])
