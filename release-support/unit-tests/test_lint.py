@@ -1451,6 +1451,7 @@ class TestShadows:
             "print(A.__module__, __name__, A.__name__)",
             'if __name__ == "__main__": pass',
             'getattr(A, "__name__")',
+            'found["name"] = globals()["__name__"]',
             "def (",
             "nul\0",
             "\udc80",
@@ -1485,6 +1486,29 @@ class TestShadows:
             assert self.obstacles(folder, *SHOP) == [["hook_imitated", file]]
         else:
             assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_a_namesake_is_said_once(self, folder):
+        folder.put(f"usr/{HOOK}", "__name__ = NAME")
+        assert self.obstacles(folder, sure=True) == [["hook_replaced", f"usr/{HOOK}"]]
+
+    def test_a_plugin_that_is_off_has_no_hook_to_be_replaced(self, folder):
+        folder.put(f"{PLUGIN}/.toggle-0")
+        folder.put(f"usr/{HOOK}")
+        found = self.obstacles(folder, sure=True)
+        assert found == [["switched_off", f"{PLUGIN}/.toggle-0"]]
+
+    def test_the_hooks_of_a_plugin_that_is_off_for_this_agent(self, folder):
+        """Its hook does not run here; but the global settings are read without any agent."""
+        shop = "usr/projects/shop/.a0proj"
+        folder.put("plugins/_first/plugin.yaml", "name: _first")
+        folder.put(f"plugins/_first/{HOOK}")
+        folder.put(f"plugins/_first/agents/agent0/{HOOK}")
+        assert len(self.obstacles(folder, *SHOP, sure=True)) == 2
+        folder.put(f"{shop}/plugins/_first/.toggle-0")
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+        file = f"plugins/_first/{self.FORGED}/end/_10_helpful.py"
+        folder.put(file)
+        assert self.obstacles(folder, *SHOP) == [["settings_hooked", file]]
 
     def test_a_namesake_in_the_plugin_s_own_folder(self, folder):
         file = f"{PLUGIN}/{HOOK.replace('_45_', 'A._45_')}"
