@@ -40,6 +40,7 @@ from .evaluation import (
     protections_of,
 )
 from .exceptions import Unforeseen, unforeseen
+from .execution import around_execution
 from .host import Call
 from .judgement import Judgement
 from .look_up import Hold
@@ -200,7 +201,7 @@ async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Ju
     # Where nothing was awaited, nobody could change anything.
     if waited and not watch.is_unchanged():
         return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
-    host.around_execution(call.tool, watch.before, watch.after)
+    around_execution(call.tool, watch.before, watch.after)
     return judgement
 
 

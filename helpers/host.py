@@ -4,13 +4,14 @@ Rules of this module:
 
 1. The identity of a call is the bound tool. The name that the hook is told may be an
    alias, or belong to another call; it is only ever compared.
-2. Servers, which `look_up` finds, are turned into plain views. Of the framework only the agent
-   and the configuration that `look` reads leave these two rooms, and no other looks into them.
+2. Servers, which `look_up` finds, are turned into plain views. Of the framework only the agent,
+   the bound tool and the configuration that `look` reads leave the rooms that import it, and no
+   other looks into them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -25,7 +26,6 @@ from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
 from .defaults import layers_of_defaults
-from .look_up import Hold
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
 from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
@@ -230,32 +230,6 @@ def take(tool: Any) -> bool:
         return False
     setattr(tool, TAKEN, True)
     return True
-
-
-def around_execution(tool: Any, before: Callable[[], Hold], after: Callable[[Hold], None]) -> None:
-    """Have something checked as a tool begins to run, and again when it has run.
-
-    Every dispatcher calls `execute` on the instance, so it is replaced there, for this one
-    call.
-
-    Args:
-        tool: the bound tool.
-        before: runs first of all, and holds the call to what it has checked; what it raises
-            leaves the dispatcher, and nothing is sent.
-        after: runs when the tool has answered; what it raises takes the answer's place.
-    """
-    execute = tool.execute
-
-    async def execute_checked(**arguments: Any) -> Any:
-        hold = before()
-        try:
-            response = await execute(**arguments)
-        finally:
-            hold.release()
-        after(hold)
-        return response
-
-    tool.execute = execute_checked
 
 
 def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:

@@ -18,18 +18,12 @@ Rules of this module:
    changes one of these in place is seen by comparing them when the tool has answered.
 4. A tool that has never called the servers it was held to, because somebody has put another way
    in place, went nobody knows where; `Hold.was_called` tells.
-5. Our function stands in front of the framework's only while calls are held. Whatever somebody
-   else has put there before or meanwhile stays; what cannot be taken away from under it lets
-   every look-up through. Copies of this module, as after a reload, know each other by a mark:
-   none asks through another's, and the last takes away what is idle below it.
-
-The module imports nothing of the other rooms.
+5. Our function stands in front of the framework's only while calls are held.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
 from contextvars import ContextVar
 from types import ModuleType
 from typing import Any, Final
@@ -37,8 +31,9 @@ from typing import Any, Final
 from helpers import mcp_handler, projects, settings
 from helpers.mcp_handler import MCPConfig
 
+from .seam import Seam, behind
+
 LOOK_UP: Final = "get_for_agent"
-MARK: Final = "agent_guild_preflight_seam"
 
 # Where the framework keeps what it has made of a project's settings, and the settings.
 KEPT_SERVERS: Final = "_MCPConfig__project_instances"
@@ -56,7 +51,7 @@ def servers_for(agent: Any) -> Any:
     Returns:
         The framework's configuration, whatever this call or another holds.
     """
-    look_up = _behind(vars(MCPConfig)[LOOK_UP])
+    look_up = behind(vars(MCPConfig)[LOOK_UP])
     kept = _kept_servers(agent, look_up)
     return look_up.__get__(None, MCPConfig)(agent) if kept is None else kept
 
@@ -120,7 +115,7 @@ class Hold:
         object.__setattr__(servers, "call_tool", noted)  # the framework's class lets nobody else
         self._agent = agent
         self._outer = _held.get()
-        _seam.enter()
+        _seam.enter(self)
         _held.set(self)
         self._is_over = False
 
@@ -132,7 +127,7 @@ class Hold:
         """Let every look-up go to the framework again, also those of what outlives the call."""
         self._is_over = True
         _held.set(self._outer)
-        _seam.leave()
+        _seam.leave(self)
 
 
 def frozen(servers: Any) -> Any:
@@ -142,62 +137,14 @@ def frozen(servers: Any) -> Any:
     return found
 
 
-class _Seam:
-    """The place of the framework's look-up, with ours in front of it while calls are held.
-
-    Attributes:
-        holds: how many calls are held.
-        ours: what we have put in place last; it may be gone, or below something else.
-        theirs: what it stands in front of.
-    """
-
-    def __init__(self) -> None:
-        self.holds = 0
-        self.ours: Any = None
-        self.theirs: Any = None
-        self._lock = threading.Lock()
-
-    def enter(self) -> None:
-        """Put ours in front, unless it is there."""
-        with self._lock:
-            there = vars(MCPConfig)[LOOK_UP]
-            if there is not self.ours:
-                self.ours, self.theirs = classmethod(_in_front_of(there, self)), there
-                setattr(MCPConfig, LOOK_UP, self.ours)
-            self.holds += 1
-
-    def leave(self) -> None:
-        """Take ours away with the last hold, unless somebody has put something before it."""
-        with self._lock:
-            self.holds -= 1
-            if self.holds == 0 and vars(MCPConfig)[LOOK_UP] is self.ours:
-                setattr(MCPConfig, LOOK_UP, _behind(self.ours, idle_only=True))
-
-
-def _behind(there: Any, *, idle_only: bool = False) -> Any:
-    """Return what stands behind ours, and behind that of every other copy of this module.
-
-    Args:
-        there: what is in the place of the look-up.
-        idle_only: stop at the first that holds a call.
-    """
-    while True:
-        seam = getattr(getattr(there, "__func__", None), MARK, None)
-        # A wrapper may have copied the mark, and is not to be passed over.
-        if seam is None or seam.ours is not there or (idle_only and seam.holds):
-            return there
-        there = seam.theirs
-
-
-def _in_front_of(theirs: Any, seam: _Seam) -> Any:
+def _in_front_of(theirs: Any) -> Any:
     def get_for_agent(cls: type[Any], *arguments: Any, **named: Any) -> Any:
         hold = _held.get()
         if hold is not None and hold.answers(*arguments, **named):
             return hold.servers
         return theirs.__get__(None, cls)(*arguments, **named)
 
-    setattr(get_for_agent, MARK, seam)
-    return get_for_agent
+    return classmethod(get_for_agent)
 
 
-_seam: Final = _Seam()
+_seam: Final = Seam(MCPConfig, LOOK_UP, _in_front_of)

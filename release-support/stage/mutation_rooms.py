@@ -45,6 +45,8 @@ ROOMS: Final = {
     "defaults": Tests((), ("defaults",)),
     "host": Tests((), (*_DISPATCH, *_MOMENTS, "unreadable_places", "aliases")),
     "gate": Tests((), (*_DISPATCH, *_MOMENTS, "aliases", "look_up")),
+    "execution": Tests((), ("dispatch", "last_moment", "look_up")),
+    "seam": Tests((), ("look_up", "last_moment")),
     "look_up": Tests((), ("look_up", "swaps", "last_moment", "binding_changes")),
     "binding/alias": Tests(("alias",), ("aliases",)),
     "binding/approval": Tests(("comparison",)),

@@ -94,7 +94,7 @@ def test_what_a_wing_may_import_it_does() -> None:
 
 
 def test_only_the_seam_and_the_exception_import_the_framework() -> None:
-    seam = {"host", "look_up", "defaults", "denial"}
+    seam = {"host", "look_up", "execution", "defaults", "denial"}
     assert {room for room in ROOMS if FRAMEWORK in imports_of(room)} == seam
 
 

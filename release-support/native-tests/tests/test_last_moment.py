@@ -8,15 +8,20 @@ withholds the result. What cannot be seen from inside is shown at the end, as a 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
 import threading
 
 import pytest
+from helpers.errors import RepairableException
+from helpers.mcp_handler import MCPConfig, MCPTool
 from helpers.tool import Response
 from stage import chats
 from stage.boot import PLUGIN
 from usr.plugins.agent_guild_preflight.helpers import host
+from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
+from usr.plugins.agent_guild_preflight.helpers.execution import around_execution
 
 HEALTHY: dict[str, str] = {}
 SECRET = "SECRET-5b1e"
@@ -144,6 +149,113 @@ def test_a_later_hook_that_changes_the_binding(scene, change_later, change, way)
     record = scene.expect_superseded(told)
     assert [record["id"]] == allowed
     assert record["verdict"] == "no_failed_checks"
+
+
+def two_dispatches_of_one_tool(scene, between):
+    """Two turns on one agent: the hook of the first finds the tool of the second.
+
+    Args:
+        between: runs when the first has been allowed, and its own tool has yet to begin.
+    """
+    original = MCPTool.before_execution
+    order = []
+    second_is_bound, first_is_over = asyncio.Event(), asyncio.Event()
+
+    async def before_execution(tool, **arguments):
+        await original(tool, **arguments)
+        order.append(tool)
+        if len(order) == 1:
+            await second_is_bound.wait()
+        else:
+            second_is_bound.set()
+            await first_is_over.wait()
+
+    def hook(agent, **_):
+        assert agent.loop_data.current_tool is order[1]
+        between()
+
+    async def both():
+        first = asyncio.create_task(scene.chat.native_turn(("tools.echo", {"text": "first"})))
+        while not order:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(scene.chat.native_turn(("tools.echo", {"text": "second"})))
+        await first
+        first_is_over.set()
+        await second
+
+    scene.patch.setattr(MCPTool, "before_execution", before_execution)
+    scene.add_hook("tool_execute_before", hook)
+    chats.run(both())
+    return order
+
+
+@pytest.mark.parametrize("change", [other_url, header_added, tool_disabled])
+def test_the_tool_that_runs_is_not_the_one_that_the_hook_found(scene, change):
+    scene.protect()
+    two_dispatches_of_one_tool(scene, lambda: change(scene, scene.chat.agent))
+    reasons = [record["reason"] for record in scene.chat.records]
+    assert reasons[0] == "binding_changed"
+    assert len(reasons) == 2
+    scene.expect_reached(0)
+
+
+def test_nothing_stays_with_the_tool_that_the_hook_did_not_find(scene):
+    """It is checked each time that it runs, and the framework's class is as it was."""
+    scene.protect()
+    tool, _ = two_dispatches_of_one_tool(scene, lambda: None)
+    assert [record["decision"] for record in scene.chat.records] == ["allowed", "refused"]
+    assert scene.chat.records[1]["reason"] == "dispatch_mismatch"
+    scene.expect_reached(1)
+    assert MCPTool.execute.__module__ == MCPTool.__module__
+    other_url(scene, scene.chat.agent)
+    with pytest.raises(GuildPreflightError, match="binding_changed"):
+        chats.run(tool.execute(text="again"))
+    scene.expect_reached(1)
+
+
+def test_a_call_that_a_later_hook_refuses(scene, change_later):
+    """Its tool never begins; once it is gone, the next call takes away what waits for it."""
+    words = ["not today"]
+
+    def refuse_once(*_):
+        if words:
+            raise RepairableException(words.pop())
+
+    change_later(refuse_once)
+    scene.call()
+    scene.expect_reached(0)
+    gc.collect()
+    scene.call()
+    scene.expect_reached(1)
+    assert MCPTool.execute.__module__ == MCPTool.__module__
+
+
+def test_what_else_runs_in_the_context_of_a_call(scene):
+    """A hook may run a tool of its own; the check waits for the tool that was judged."""
+    checked = []
+
+    class Held:
+        def release(self):
+            checked.append("released")
+
+    def before():
+        checked.append("before")
+        return Held()
+
+    def tool(name, agent):
+        return MCPConfig.get_for_agent(agent).get_tool(agent, name)
+
+    async def run(*tools):
+        around_execution(tool("tools.echo", scene.chat.agent), before, lambda _: None)
+        for each in tools:
+            await each.execute(text="hello")
+
+    scene.protect()
+    agent, stranger = scene.chat.agent, scene.new_chat().agent
+    chats.run(run(tool("tools.co:lon", agent), tool("tools.echo", stranger)))
+    assert not checked
+    chats.run(run(tool("tools.co:lon", agent), tool("tools.echo", agent)))
+    assert checked == ["before", "released"]
 
 
 def test_a_later_hook_that_changes_the_settings(scene, change_later, other_url, other_tap):

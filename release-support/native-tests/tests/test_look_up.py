@@ -461,7 +461,7 @@ def test_an_execution_that_calls_nothing_that_was_checked(in_project, look):
 
 def test_two_copies_of_the_room(in_project, other_url):
     """Each holds its own call, in whatever order they begin and end."""
-    spec = importlib.util.spec_from_file_location("second_copy", look_up.__file__)
+    spec = importlib.util.spec_from_file_location(f"{look_up.__name__}_again", look_up.__file__)
     second = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(second)
     one, two = (in_project.new_chat(project=PROJECT).agent for _ in range(2))
