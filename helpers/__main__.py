@@ -7,14 +7,25 @@ python path/to/clone/helpers --help
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 import types
 from pathlib import Path
 from typing import NoReturn
 
+sys.dont_write_bytecode = True  # the commands write nothing
+
 PACKAGE = "usr.plugins.agent_guild_preflight.helpers"
 INTERRUPTED = 130  # as a shell says it of a process that Ctrl-C has ended
+
+
+def forget_byte_code() -> None:
+    """Remove what Python itself has written of this file before its first line ran."""
+    written = Path(importlib.util.cache_from_source(__file__))
+    with contextlib.suppress(OSError):
+        written.unlink()
+        written.parent.rmdir()  # where it holds nothing else
 
 
 def name_rooms() -> None:
@@ -40,6 +51,7 @@ def end(code: object) -> NoReturn:
 
 
 if __name__ == "__main__":
+    forget_byte_code()
     is_bare = not __package__
     if is_bare:
         name_rooms()

@@ -7,16 +7,20 @@ Rules of this module:
 1. `protections_of` finds what protects a call. `precheck` comes next and sends nothing: the
    screen, then the binding. A service is asked only about a call that every layer lets pass so
    far, see `evaluate`.
-2. One call asks each service once, however many layers it must satisfy: within the shortest of
-   their deadlines over all, for evidence that is fresh enough for each.
-3. Each layer decides by its own policy. The first that refuses is the judgement.
+2. Each layer decides as if it were alone: by its own policy, on evidence of its own terms. That
+   is kept evidence where it has some that is fresh enough, and else what the service says by its
+   own deadline. To a layer whose deadline passes, the evidence is a timeout, with what the
+   answer has claimed by then.
+3. One request serves every layer that needs one. It lasts until the longest of their deadlines,
+   and joins no other where one of them keeps nothing. There is none while a layer refuses on
+   kept evidence.
+4. A call is allowed when every layer allows it. The first refusal is the judgement.
 
 The module imports nothing of the framework.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,7 +30,7 @@ from .binding.view import View
 from .guild_preflight.contract import ContractViolation
 from .guild_preflight.endpoint import Endpoint, EndpointRefused, require_disclosable, screen
 from .guild_preflight.observation import Observation
-from .guild_preflight.observe import PUBLIC_ORIGIN, observe, recall
+from .guild_preflight.observe import PUBLIC_ORIGIN, Inquiry, ask, recall
 from .guild_preflight.salvage import EvidenceUnavailable
 from .judgement import Judgement
 from .policy import Evidence, decide
@@ -151,7 +155,8 @@ async def evaluate(prechecked: Sequence[Prechecked]) -> tuple[Judgement, bool]:
     """Get the evidence for a call and decide by every layer.
 
     Args:
-        prechecked: the protections of one call, at least one; all of one endpoint.
+        prechecked: the protections of one call, at least one; all of one endpoint, and all with
+            the service that the global file names.
 
     Returns:
         The first refusing judgement, or the last allowing one with all that was tolerated; and
@@ -160,32 +165,67 @@ async def evaluate(prechecked: Sequence[Prechecked]) -> tuple[Judgement, bool]:
     Raises:
         UnforeseenError: something that nobody foresaw, with where it was raised.
     """
-    max_age_seconds = min([each.protection.settings.cache_ttl_seconds for each in prechecked])
-    deadline: float | None = None  # begins when the first service is asked
-    found: dict[str, Evidence] = {}
-    tolerated: list[str] = []
+    judgements: dict[Source, Judgement] = {}
+    without: list[Prechecked] = []
     for one in prechecked:
-        origin = one.protection.origin
-        evidence = found.get(origin) or recall(one.endpoint, origin, max_age_seconds)
-        if evidence is None:
-            now = time.monotonic()
-            if deadline is None:
-                deadline = now + min(
-                    [each.protection.settings.timeout_seconds for each in prechecked]
-                )
-            seconds = max(0.0, deadline - now)
-            evidence = await _observe(one.endpoint, origin, seconds, max_age_seconds)
-        found[origin] = evidence
-        judgement = _judge(one, evidence, max_age_seconds)
+        settings = one.protection.settings
+        kept = recall(one.endpoint, one.protection.origin, settings.cache_ttl_seconds)
+        if kept is None:
+            without.append(one)
+            continue
+        judgements[one.protection.source] = judgement = _judge(one, kept)
         if judgement.reason is not None:
-            return judgement, deadline is not None
-        tolerated += judgement.tolerated
-    if len(tolerated) > len(judgement.tolerated):
-        judgement = judgement._replace(tolerated=tuple(dict.fromkeys(tolerated)))
-    return judgement, deadline is not None
+            return judgement, False
+    if without:
+        refusal = await _ask(without, judgements)
+        if refusal is not None:
+            return refusal, True
+    return _allowed([judgements[one.protection.source] for one in prechecked]), bool(without)
 
 
-def _judge(prechecked: Prechecked, evidence: Evidence, cache_ttl_seconds: float) -> Judgement:
+async def _ask(
+    prechecked: Sequence[Prechecked], judgements: dict[Source, Judgement]
+) -> Judgement | None:
+    """Judge with one request, each layer at its own deadline; return the first refusal.
+
+    Args:
+        prechecked: the protections without evidence.
+        judgements: gets theirs.
+    """
+    in_time = sorted(prechecked, key=lambda one: one.protection.settings.timeout_seconds)
+    ages = [one.protection.settings.cache_ttl_seconds for one in prechecked]
+    with ask(
+        in_time[0].endpoint,
+        origin=in_time[0].protection.origin,
+        timeout_seconds=in_time[-1].protection.settings.timeout_seconds,
+        max_age_seconds=min(ages),
+        is_kept=max(ages) > 0,
+    ) as inquiry:
+        for one in in_time:
+            evidence = await _answer(inquiry, one.protection.settings.timeout_seconds)
+            judgement = _judge(one, evidence)
+            if judgement.reason is not None:
+                return judgement
+            judgements[one.protection.source] = judgement
+    return None
+
+
+async def _answer(inquiry: Inquiry, timeout_seconds: float) -> Evidence:
+    try:
+        return await inquiry.observation(timeout_seconds)
+    except (EvidenceUnavailable, ContractViolation) as refusal:
+        return refusal
+
+
+def _allowed(judgements: Sequence[Judgement]) -> Judgement:
+    """Return the last of allowing judgements, with all that any of them tolerated."""
+    tolerated = [word for judgement in judgements for word in judgement.tolerated]
+    if len(tolerated) == len(judgements[-1].tolerated):
+        return judgements[-1]
+    return judgements[-1]._replace(tolerated=tuple(dict.fromkeys(tolerated)))
+
+
+def _judge(prechecked: Prechecked, evidence: Evidence) -> Judgement:
     protection, endpoint = prechecked
     reason, sub_reason, tolerated = decide(evidence, protection.settings.policy)
     observation = evidence if isinstance(evidence, Observation) else None
@@ -199,20 +239,6 @@ def _judge(prechecked: Prechecked, evidence: Evidence, cache_ttl_seconds: float)
         error=None if isinstance(evidence, Observation) else evidence.sub_reason,
         tolerated=tolerated,
         guild_origin=protection.origin,
-        cache_ttl_seconds=cache_ttl_seconds,
+        cache_ttl_seconds=protection.settings.cache_ttl_seconds,
         source=protection.source,
     )
-
-
-async def _observe(
-    endpoint: Endpoint, origin: str, timeout_seconds: float, max_age_seconds: float
-) -> Evidence:
-    try:
-        return await observe(
-            endpoint,
-            origin=origin,
-            timeout_seconds=timeout_seconds,
-            max_age_seconds=max_age_seconds,
-        )
-    except (EvidenceUnavailable, ContractViolation) as refusal:
-        return refusal

@@ -11,8 +11,10 @@ Rules of this module:
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
-6. An allowed call is watched until its tool has answered: it is refused if the binding
-   changed before it began, and its result is withheld if it changed while it ran.
+6. An allowed call is watched until its tool has answered. It is refused if the binding
+   changed before it began. Then it goes to the very servers that were compared last, whatever
+   is edited meanwhile, see `look_up`. Its result is withheld if these changed while it ran, or
+   if nobody can tell that it went to them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
-from . import host, records
+from . import host, look_up, records
+from .binding.alias import is_alias, may_be_of
 from .binding.approval import Approval
 from .binding.comparison import BindingRefused, classify, require_approved
 from .binding.view import View
@@ -38,10 +42,13 @@ from .evaluation import (
 from .exceptions import Unforeseen, unforeseen
 from .host import Call
 from .judgement import Judgement
+from .look_up import Hold
 from .message import line
 from .reasons import Reason
 from .settings.in_force import Layer
 from .settings.problems import InvalidConfiguration
+
+Found = TypeVar("Found")
 
 
 async def guard(agent: Any, tool_name: object) -> None:
@@ -101,46 +108,78 @@ class _Case:
 async def _judge(case: _Case) -> Judgement | None:
     """Return the judgement on a call; None when it is not protected."""
     layers = host.layers_for(case.call.agent)
-    protections = protections_of(layers, _Lookup(case.call).match)
+    found = _Lookup(case)
+    protections = protections_of(layers, found.match)
     if isinstance(protections, Unusable):
-        case.server = protections.approval.name if protections.approval else None
-        return _refuse_unconfigured(case, layers)
-    if not protections:
+        if protections.approval is None and found.is_plain:
+            return None
+        judgement = _refuse_unconfigured(case, layers, protections)
+    elif protections:
+        case.server, case.tool = protections[0].approval.name, protections[0].view.tool
+        judgement = await _judge_protected(case, protections)
+    else:
         return None
-    case.server, case.tool = protections[0].approval.name, protections[0].view.tool
-    judgement = await _judge_protected(case, protections)
     _keep(case, judgement)
     return judgement
 
 
 class _Lookup:
-    """What there is under the names that a call may go by, looked up when it is first needed."""
+    """What there is under the names that a call may go by, looked up when it is first needed.
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    An alias that the agent no longer maps is resolved, in the call as well, where any server is
+    known to have its tool. Where none has, it may be that of a tool that has gone, unless the
+    framework has found a local tool of that very name.
+    """
+
+    def __init__(self, case: _Case) -> None:
+        self._case = case
         self._servers: Any = None
-        self._seen: list[tuple[str, View]] = []
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        call = self._case.call
+        self._servers = look_up.servers_for(call.agent)
+        known = {name: host.tool_behind(name, self._servers) or name for name in call.names}
+        self._case.call = call._replace(announced=known[call.announced])
+        return tuple(dict.fromkeys(known.values()))
+
+    @cached_property
+    def _views(self) -> dict[str, View]:
+        return {name: host.look(self._servers, name) for name in self._names}
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the call is surely one of a local tool."""
+        call = self._case.call
+        if call.announced != call.bound or not host.is_local(call.tool):
+            return False
+        return not any("." in name for name in self._names)
 
     def match(self, protected: Mapping[str, Approval]) -> tuple[Approval, View] | None:
         """Return the approval that protects the call and what is under its name, or None."""
-        if not self._seen:
-            self._servers = host.servers_for(self._call.agent)
-            self._seen = [(name, host.look(self._servers, name)) for name in self._call.names]
-        for name, view in self._seen:
-            approval = classify(view, protected) or host.aliased_approval(name, protected)
+        for name, view in self._views.items():
+            approval = classify(view, protected) or self._behind_alias(name, protected)
             if approval is not None:
                 is_pinned = approval.pins is not None
                 return approval, host.look(self._servers, name, pinned=True) if is_pinned else view
         return None
 
+    def _behind_alias(self, name: str, protected: Mapping[str, Approval]) -> Approval | None:
+        """Return the approval of a server that may have had a tool of that alias, or None."""
+        if not is_alias(name) or self.is_plain:
+            return None
+        return next((protected[server] for server in protected if may_be_of(name, server)), None)
 
-def _refuse_unconfigured(case: _Case, layers: Sequence[Layer]) -> Judgement:
+
+def _refuse_unconfigured(case: _Case, layers: Sequence[Layer], unusable: Unusable) -> Judgement:
     """Refuse what is protected, or may be, while the settings do not say how."""
+    case.server = unusable.approval.name if unusable.approval else None
+    case.tool = case.call.names[0].partition(".")[2]
     for agent in host.concerned_agents(case.call.agent):
         for layer in layers:
             if isinstance(layer.settings, InvalidConfiguration):
                 records.write_configuration_log(agent, layer.settings, layer.source)
-    return case.refused(Reason.INVALID_CONFIGURATION)
+    return case.refused(Reason.INVALID_CONFIGURATION)._replace(source=unusable.layer.source)
 
 
 async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Judgement:
@@ -159,7 +198,7 @@ async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Ju
         return judgement
     watch = _Watch(case, prechecked, judgement)
     # Where nothing was awaited, nobody could change anything.
-    if waited and not watch.holds():
+    if waited and not watch.is_unchanged():
         return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
     host.around_execution(call.tool, watch.before, watch.after)
     return judgement
@@ -174,29 +213,39 @@ class _Watch:
         self._allowed = allowed
         self._servers: Any = None
 
-    def holds(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Look the servers up anew; whether they are what was judged."""
-        self._servers = host.servers_for(self._case.call.agent)
-        return self._compare()
+        self._servers = look_up.servers_for(self._case.call.agent)
+        return self._is_judged(self._servers)
 
-    def before(self) -> None:
-        """Refuse a call whose binding changed after it was allowed."""
-        self._require(self.holds, Reason.BINDING_CHANGED)
+    def before(self) -> Hold:
+        """Hold a call to what was judged, or refuse it because its binding changed since."""
+        return self._require(self._begin, Reason.BINDING_CHANGED)
 
-    def after(self) -> None:
+    def after(self, hold: Hold) -> None:
         """Withhold the result of a call whose binding changed while it ran.
 
-        Compares what the framework looked up when the call began: a second look-up would
-        say where the next call goes.
+        Compares what the call was held to, and what the framework had when it began: another
+        look-up would say where the next call goes.
         """
-        self._require(self._compare, Reason.BINDING_CHANGED_DURING_CALL)
+        self._require(lambda: self._end(hold), Reason.BINDING_CHANGED_DURING_CALL)
 
-    def _compare(self) -> bool:
+    def _begin(self) -> Hold | None:
+        """Look the servers up anew; hold the call to them if they are what was judged."""
+        self._servers = look_up.servers_for(self._case.call.agent)
+        servers = look_up.frozen(self._servers)  # first, so that nothing changes what was compared
+        return Hold(self._case.call.tool.agent, servers) if self._is_judged(servers) else None
+
+    def _end(self, hold: Hold) -> bool:
+        """Whether the call surely went to what was judged, and that is still there."""
+        return hold.was_called and self._is_judged(hold.servers) and self._is_judged(self._servers)
+
+    def _is_judged(self, servers: Any) -> bool:
         name = str(self._case.call.tool.name)
         try:
             for protection, _ in self._prechecked:
                 approval = protection.approval
-                view = host.look(self._servers, name, pinned=approval.pins is not None)
+                view = host.look(servers, name, pinned=approval.pins is not None)
                 require_approved(view, approval)
                 if view != protection.view:
                     return False
@@ -204,11 +253,12 @@ class _Watch:
             return False
         return True
 
-    def _require(self, holds: Callable[[], bool], reason: Reason) -> None:
+    def _require(self, look: Callable[[], Found | None], reason: Reason) -> Found:
+        """Return what a look finds; refuse the call where that is nothing."""
         refused = self._allowed._replace(reason=reason, tolerated=(), source=None)
         try:
-            if holds():
-                return
+            if found := look():
+                return found
         except Exception as error:
             refused = refused._replace(reason=Reason.INTERNAL_ERROR, unforeseen=unforeseen(error))
         with contextlib.suppress(Exception):

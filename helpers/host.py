@@ -1,18 +1,16 @@
-"""The one seam to the framework: what is bound, what is configured, where to write.
+"""The seam to the framework: what is bound, what is configured, where to write.
 
 Rules of this module:
 
 1. The identity of a call is the bound tool. The name that the hook is told may be an
    alias, or belong to another call; it is only ever compared.
-2. Servers are looked up as the framework itself does when the tool runs, and turned into
-   plain views. Of the framework only the agent and the configuration that `look` reads leave
-   this room, and no other room looks into them.
+2. Servers, which `look_up` finds, are turned into plain views. Of the framework only the agent
+   and the configuration that `look` reads leave these two rooms, and no other looks into them.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -20,26 +18,30 @@ from agent import AgentContext
 from helpers import files, plugins, projects
 from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool, normalize_name
 from helpers.responses_tools import original_tool_name
+from helpers.tool import Tool
 
-from .binding.approval import Approval
-from .binding.headers import headers_digest, named_hosts
+from .binding.alias import alias_of, is_alias, may_be_of
+from .binding.headers import header_names, headers_digest, named_hosts
 from .binding.pins import digest
 from .binding.view import ServerView, View
+from .defaults import layers_of_defaults
+from .look_up import Hold
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
-from .settings.in_force import MISREAD, Layer, layers_in_force
+from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
 from .settings.locations import is_misread
+from .settings.presence import GLOBAL_PLACES, Place, Stamp, is_broken, places
+from .settings.presence import look as look_at
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
 PARENT_CONTEXT_KEY: Final = "_parallel_parent_context_id"
-
-# What the framework makes of "server.tool" where a model's provider allows no dot.
-_ALIAS = re.compile(r"[^.]*_[0-9a-f]{8}")
-_NO_ALIAS_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]+")
+MISSING_TOOL: Final = "Unknown"  # the class that the framework binds where there is no tool
 
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
+
+MAX_READINGS: Final = 3  # of settings that change while they are read
 
 _ROOT: Final = files.get_abs_path("")  # the framework's folder, the same for a whole process
 
@@ -87,7 +89,7 @@ def bound_call(agent: Any, tool_name: object) -> Call | None:
     is_mcp = isinstance(tool, MCPTool)
     bound = None if tool is None else str(getattr(tool, "name", ""))
     announced = str(tool_name)
-    if announced != bound or _ALIAS.fullmatch(announced):
+    if announced != bound or is_alias(announced):
         aliases = agent.get_data(ALIAS_MAP_KEY)
         known = aliases if isinstance(aliases, dict) else None
         announced = str(original_tool_name(announced, known))
@@ -97,28 +99,42 @@ def bound_call(agent: Any, tool_name: object) -> Call | None:
 
 
 def _is_qualified(name: str) -> bool:
-    return "." in name or _ALIAS.fullmatch(name) is not None
+    return "." in name or is_alias(name)
 
 
-def aliased_approval(name: str, protected_servers: Mapping[str, Approval]) -> Approval | None:
-    """Return the approval of the server behind an alias that the agent no longer maps.
+def tool_behind(name: str, servers: Any) -> str | None:
+    """Return the MCP tool whose alias a name is, as far as any server is known to have it.
 
     Args:
-        name: any name; one with a dot names its server itself and is no alias.
-        protected_servers: what is approved, by normalised name.
+        name: any name.
+        servers: the configuration of the calling agent. The framework makes its aliases from the
+            global one, which is looked at as well.
 
     Returns:
-        The approval, or None where the name is no alias of a protected server.
+        "server.tool"; None where the name is no alias, or that of a tool that nobody knows.
     """
-    match = _ALIAS.fullmatch(name)
-    for server, approval in protected_servers.items() if match else ():
-        if name.startswith(_NO_ALIAS_CHARACTERS.sub("_", server).strip("_") + "_"):
-            return approval
+    if not is_alias(name):
+        return None
+    for server in (*servers.servers, *MCPConfig.get_instance().servers):
+        if may_be_of(name, server.name):
+            for tool in server.get_tools():
+                qualified_name = f"{server.name}.{tool['name']}"
+                if alias_of(qualified_name) == name:
+                    return qualified_name
     return None
+
+
+def is_local(tool: Any) -> bool:
+    """Whether a bound tool is one of the framework itself, or of a plugin, that it has found."""
+    is_missing = type(tool).__name__ == MISSING_TOOL
+    return isinstance(tool, Tool) and not isinstance(tool, MCPTool) and not is_missing
 
 
 def layers_for(agent: Any) -> tuple[Layer, ...]:
     """Read the settings that a call of an agent must satisfy.
+
+    The framework looks for two files, one after the other, and takes for absent what it cannot
+    follow. So what stands at the places is looked at before and after.
 
     Args:
         agent: the calling agent; its project and profile choose the file in force.
@@ -127,11 +143,32 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
         The layer of that file, then that of the floor, if there is one.
     """
     project = projects.get_context_project_name(agent.context) or ""
-    if is_misread(_ROOT, project, agent.config.profile or ""):
+    profile = agent.config.profile or ""
+    if is_misread(_ROOT, project, profile):
         return (MISREAD,)
+    try:
+        at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+    except Exception:  # whatever the framework raises over its files
+        return (UNREAD,)
+    for _ in range(MAX_READINGS):
+        stamps = look_at(at)
+        layers = _read_layers(agent, at, stamps)
+        if look_at(at) == stamps:
+            return layers
+    return (UNREAD,)
+
+
+def _read_layers(
+    agent: Any, at: Sequence[Place], stamps: Sequence[Stamp | None]
+) -> tuple[Layer, ...]:
+    if stamps.count(None) == len(stamps):
+        known = layers_of_defaults(agent, at)
+        if known is not None:
+            return known
+    everywhere = stamps[-GLOBAL_PLACES:]
     return layers_in_force(
-        _read(agent=agent),
-        _read(project_name="", agent_profile=""),
+        UNREADABLE if is_broken(stamps) else _read(agent=agent),
+        UNREADABLE if is_broken(everywhere) else _read(project_name="", agent_profile=""),
         normalize_name=normalize_name,
     )
 
@@ -141,19 +178,6 @@ def _read(**scope: Any) -> object:
         return plugins.get_plugin_config(PLUGIN_NAME, **scope)
     except Exception:  # malformed JSON or YAML, an unreadable file: whatever the loaders raise
         return UNREADABLE
-
-
-def servers_for(agent: Any) -> Any:
-    """Look up the MCP configuration that the framework would use for an agent now.
-
-    Args:
-        agent: the calling agent; its project chooses the MCP settings.
-
-    Returns:
-        The framework's configuration, to be given to `look`. Without a project a look-up
-        costs nothing; in a project it reads the settings again.
-    """
-    return MCPConfig.get_for_agent(agent)
 
 
 def look(servers: Any, qualified_name: str, *, pinned: bool = False) -> View:
@@ -208,23 +232,27 @@ def take(tool: Any) -> bool:
     return True
 
 
-def around_execution(tool: Any, before: Callable[[], None], after: Callable[[], None]) -> None:
+def around_execution(tool: Any, before: Callable[[], Hold], after: Callable[[Hold], None]) -> None:
     """Have something checked as a tool begins to run, and again when it has run.
 
     Every dispatcher calls `execute` on the instance, so it is replaced there, for this one
-    call. Nothing is awaited between `before` and the framework's own look-up of the server.
+    call.
 
     Args:
         tool: the bound tool.
-        before: runs first of all; what it raises leaves the dispatcher, and nothing is sent.
+        before: runs first of all, and holds the call to what it has checked; what it raises
+            leaves the dispatcher, and nothing is sent.
         after: runs when the tool has answered; what it raises takes the answer's place.
     """
     execute = tool.execute
 
     async def execute_checked(**arguments: Any) -> Any:
-        before()
-        response = await execute(**arguments)
-        after()
+        hold = before()
+        try:
+            response = await execute(**arguments)
+        finally:
+            hold.release()
+        after(hold)
         return response
 
     tool.execute = execute_checked
@@ -243,6 +271,7 @@ def _view(server: Any, tool_name: str, pinned: bool) -> ServerView:
         headers_digest=headers_digest(headers),
         exposes_tool=bool(server.has_tool(tool_name)),
         definitions=_definitions(server, tool_name) if pinned else (),
+        header_names=header_names(headers),
     )
 
 

@@ -6,7 +6,8 @@ Rules of this module:
    `SubReason`, which belongs to exactly one reason.
 2. Each reason names its stage, its next step, one fixed sentence, and what an operator
    does about it. The denial, the chat log, the record, the commands and the documentation
-   use these and no text beside them.
+   use these and no text beside them. A sub-reason may have a remedy of its own, which then
+   takes the place of its reason's.
 3. Nothing here is computed from input. A new way to refuse begins with a member here.
 
 The module imports nothing of the framework and nothing of the other rooms.
@@ -14,7 +15,9 @@ The module imports nothing of the framework and nothing of the other rooms.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 from .terms import Term
 
@@ -112,8 +115,9 @@ class Reason(Term):
         "transport_altered",
         Stage.BINDING,
         NextStep.OPERATOR,
-        "The URL is the approved one, but TLS verification is off or a header names another host.",
-        "Set verify to true and remove the header from the server's MCP settings.",
+        "The URL is the approved one, but TLS verification is off, or a header sends the call "
+        "elsewhere or is not permitted.",
+        "Set verify to true in the server's MCP settings, and remove the header there; lint names it.",
     )
     TOOL_NOT_EXPOSED = (
         "tool_not_exposed",
@@ -213,7 +217,10 @@ class Reason(Term):
 
 
 class SubReason(Term):
-    """The finer cause of three of the reasons: value, the reason it belongs to, sentence."""
+    """The finer cause of three of the reasons: value, the reason it belongs to, sentence.
+
+    `remedy` says what to do, as for a reason.
+    """
 
     reason: Reason
     sentence: str
@@ -274,12 +281,21 @@ class SubReason(Term):
         Reason.EVIDENCE_UNAVAILABLE,
         "A cache on the way answered instead of the service.",
     )
+    CLOCK = (
+        "clock",
+        Reason.EVIDENCE_UNAVAILABLE,
+        "The answer is dated in the future: this machine's clock is behind, or the service's ahead.",
+    )
     PROTOCOL = "protocol", Reason.EVIDENCE_UNAVAILABLE, "The answer was not whole, correct HTTP."
 
     ENCODING = "encoding", Reason.EVIDENCE_INCONSISTENT, "The answer is not plain UTF-8."
     JSON = "json", Reason.EVIDENCE_INCONSISTENT, "The answer is not one JSON text."
     DUPLICATE_KEY = "duplicate_key", Reason.EVIDENCE_INCONSISTENT, "An object repeats a key."
-    DEPTH = "depth", Reason.EVIDENCE_INCONSISTENT, "The answer is nested more than 16 deep."
+    DEPTH = (
+        "depth",
+        Reason.EVIDENCE_INCONSISTENT,
+        "The answer is nested more than 16 deep, or has more than 10,000 brackets.",
+    )
     NUMBER = (
         "number",
         Reason.EVIDENCE_INCONSISTENT,
@@ -303,6 +319,20 @@ class SubReason(Term):
         Reason.EVIDENCE_INCONSISTENT,
         "The verdict is not the one that the checks compute.",
     )
+
+    @property
+    def remedy(self) -> str:
+        """What an operator does about it: its own remedy, or its reason's."""
+        return OWN_REMEDIES.get(self, self.reason.remedy)
+
+
+# Where the remedy of the reason would not help.
+OWN_REMEDIES: Final[Mapping[SubReason, str]] = {
+    SubReason.STALE: "Take the cache out of the way to the service: a proxy of this network, or one "
+    "before the service. If there is none, this machine's clock is ahead: set it.",
+    SubReason.CLOCK: "Set this machine's clock, and see that something keeps it right (NTP). If it is "
+    "right, the service's is wrong: try again later.",
+}
 
 
 class Refusal(Exception):

@@ -55,6 +55,8 @@ def visible(text: str) -> str:
         One line. Control, format, surrogate, private and unassigned characters, blank ones but
         the space, and line separators are written as escapes; a backslash is doubled.
     """
+    if text.isascii() and text.isprintable() and "\\" not in text:  # nearly always, and quick
+        return text
     return "".join(_visible(character) for character in text)
 
 

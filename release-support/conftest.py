@@ -13,6 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 import pytest
 from hypothesis import settings
 from stage.boot import boot
+from stage.inherited import restore_signals
+
+restore_signals()
 
 # Without a database a failing case cannot be kept from one run to the next, nor in the checkout.
 settings.register_profile("suite", database=None, deadline=None, derandomize=True)

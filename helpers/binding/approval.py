@@ -13,8 +13,10 @@ class Approval(NamedTuple):
         name: the normalised name of the server.
         url: its URL, byte for byte.
         pins: digest by tool name; None when the tools are not pinned.
+        headers: the headers that it gets, folded (see `headers`); None for any.
     """
 
     name: str
     url: str
     pins: Mapping[str, str] | None = None
+    headers: frozenset[str] | None = None

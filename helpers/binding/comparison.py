@@ -5,9 +5,10 @@ Rules of this module:
 1. A call is protected when its server carries a protected name or an approved URL,
    whatever its name.
 2. For a protected call there is exactly one live server of that name, it is remote, its
-   URL is the approved one byte for byte, it verifies TLS, no header of it names another
-   host, and it exposes the tool. Where tools are pinned, this one is, there is one of its
-   name, and its definition is the pinned one. The first of these that fails is the reason.
+   URL is the approved one byte for byte, it verifies TLS, no header of it sends the call
+   elsewhere or is another than the approved ones, where these are named, and it exposes the
+   tool. Where tools are pinned, this one is, there is one of its name, and its definition is
+   the pinned one. The first of these that fails is the reason.
 
 The comparison is pure: it works on views. The module imports nothing of the framework.
 """
@@ -67,6 +68,8 @@ def require_approved(view: View, approval: Approval) -> None:
     if not server.verifies_tls:
         raise BindingRefused(Reason.TRANSPORT_ALTERED)
     if server.named_hosts and not _same_host(approval.url).issuperset(server.named_hosts):
+        raise BindingRefused(Reason.TRANSPORT_ALTERED)
+    if approval.headers is not None and not approval.headers.issuperset(server.header_names):
         raise BindingRefused(Reason.TRANSPORT_ALTERED)
     if not server.exposes_tool:
         raise BindingRefused(Reason.TOOL_NOT_EXPOSED)

@@ -21,10 +21,11 @@ class ServerView(NamedTuple):
         transport: the configured kind of connection.
         scope: where the server is configured: global or project.
         verifies_tls: TLS certificates are verified.
-        named_hosts: the hosts that its headers name, lower case, each as configured.
+        named_hosts: what the headers say by which a call may be routed, lower case.
         headers_digest: changes with any header; tells nothing about them.
         exposes_tool: the tool that is to be called is there and not disabled.
         definitions: the digest of each tool of that name, where tools are pinned.
+        header_names: the names of all its headers, folded and sorted.
     """
 
     name: str
@@ -37,6 +38,7 @@ class ServerView(NamedTuple):
     headers_digest: bytes
     exposes_tool: bool
     definitions: tuple[str, ...] = ()
+    header_names: tuple[str, ...] = ()
 
 
 class View(NamedTuple):

@@ -6,6 +6,7 @@ Rules of this module:
    leaves nothing behind. Otherwise valid observations are kept (see `cache`), and concurrent
    calls for one URL share one request (see `single_flight`).
 2. A failure is never kept. It reaches each caller as an exception of its own.
+3. One request may serve more than one deadline, see `Inquiry`.
 
 The module imports nothing of the framework.
 """
@@ -24,7 +25,7 @@ from .endpoint import Endpoint
 from .observation import Observation
 from .request import PreflightRequest
 from .salvage import Claims, EvidenceUnavailable
-from .single_flight import SingleFlight
+from .single_flight import Place, SingleFlight
 
 PUBLIC_ORIGIN: Final = "https://agent-guild-5d5r.onrender.com"
 
@@ -83,40 +84,76 @@ def recall(endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observati
     return _cache.fresh((origin, endpoint.url), max_age_seconds)
 
 
-async def observe(
-    endpoint: Endpoint, *, origin: str, timeout_seconds: float, max_age_seconds: float
-) -> Observation:
-    """Get an observation of an endpoint.
+class Inquiry:
+    """One question to the service, for whoever wants its answer by a deadline of his own.
+
+    Used in a `with` block; a request of nobody else's ends with it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __enter__(self) -> Inquiry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._place.__exit__()
+
+    async def observation(self, timeout_seconds: float) -> Observation:
+        """Get what the service says by a deadline.
+
+        Args:
+            timeout_seconds: one deadline over everything, from the question on; at most the one
+                that the question was asked with.
+
+        Returns:
+            A valid observation, dated, kept or new.
+
+        Raises:
+            EvidenceUnavailable: no usable answer by the deadline.
+            ContractViolation: an answer that breaks the contract.
+            UnforeseenError: something that nobody foresaw, with where it was raised.
+        """
+        result = await self._place.result(timeout_seconds)
+        if isinstance(result, Observation):
+            return result
+        if isinstance(result, Unforeseen):
+            raise UnforeseenError(result)
+        refusal, sub_reason, claims = result
+        raise refusal(sub_reason, claims)
+
+
+def ask(
+    endpoint: Endpoint,
+    *,
+    origin: str,
+    timeout_seconds: float,
+    max_age_seconds: float,
+    is_kept: bool | None = None,
+) -> Inquiry:
+    """Ask the service about an endpoint; on the loop of the caller.
 
     Args:
         endpoint: the screened endpoint.
         origin: scheme, host and port of the preflight service.
-        timeout_seconds: one deadline over everything.
+        timeout_seconds: the last deadline that will be looked at.
         max_age_seconds: how old a kept observation may be; 0 asks anew, and alone.
+        is_kept: a valid answer is kept for later calls; None for what the maximum age says.
 
     Returns:
-        A valid observation, dated, kept or new.
-
-    Raises:
-        EvidenceUnavailable: no usable answer by the deadline.
-        ContractViolation: an answer that breaks the contract.
-        UnforeseenError: something that nobody foresaw, with where it was raised.
+        The question on its way.
     """
     key = (origin, endpoint.url)
+    if is_kept is None:
+        is_kept = max_age_seconds > 0
+    cache = _cache if is_kept else None
     if max_age_seconds > 0:
-        result = await _single_flight.do(
+        place = _single_flight.join(
             key,
             timeout_seconds,
-            prepare=lambda: _Preflight(key, _cache),
+            prepare=lambda: _Preflight(key, cache),
             recall=lambda: _cache.fresh(key, max_age_seconds),
         )
     else:
-        result = await _single_flight.do(
-            None, timeout_seconds, prepare=lambda: _Preflight(key, None)
-        )
-    if isinstance(result, Observation):
-        return result
-    if isinstance(result, Unforeseen):
-        raise UnforeseenError(result)
-    refusal, sub_reason, claims = result
-    raise refusal(sub_reason, claims)
+        place = _single_flight.join(None, timeout_seconds, prepare=lambda: _Preflight(key, cache))
+    return Inquiry(place)

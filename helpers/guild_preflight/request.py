@@ -23,6 +23,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import cache
@@ -107,9 +108,11 @@ class PreflightRequest:
     async def _transfer(
         self, transport: httpx.AsyncHTTPTransport, request: httpx.Request
     ) -> SubReason | None:
+        began = time.monotonic()
         try:
             response = await transport.handle_async_request(request)
-            self._head_refusal = refuse_head(response)
+            taken = time.monotonic() - began
+            self._head_refusal = refuse_head(response, time.time(), taken)
             # Closed by hand: a loop that is left early would leave that to the collector.
             async with aclosing(_chunks(response)) as chunks:
                 async for chunk in chunks:

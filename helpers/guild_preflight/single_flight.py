@@ -12,9 +12,11 @@ Rules of this module:
    that joined: a hung connection catches nobody who comes later, and every caller makes
    at most one request.
 3. An unshared request has one caller and ends with it.
-4. A caller that is cancelled, or whose loop is dead, fails and delays nobody.
-5. At most 32 connections are open at once; the wait for one is part of the deadline.
-6. Nothing raises across threads. What a request raises reaches its callers as a value of the
+4. A caller may look at more than one deadline: at each it gets the result, or what is overdue.
+   Its last one counts for rule 2.
+5. A caller that is cancelled, or whose loop is dead, fails and delays nobody.
+6. At most 32 connections are open at once; the wait for one is part of the deadline.
+7. Nothing raises across threads. What a request raises reaches its callers as a value of the
    type `Unforeseen`.
 
 The module imports nothing of the framework.
@@ -94,6 +96,52 @@ class InFlight:
             self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
 
 
+class Place:
+    """A caller's place at a request; taken in a `with` block, and left at its end."""
+
+    def __init__(self, waiter: asyncio.Future[Any], in_flight: InFlight | None, is_alone: bool):
+        """Take the place.
+
+        Args:
+            waiter: gets the result, on the caller's loop.
+            in_flight: the request; None where there is a result without one.
+            is_alone: nobody else has a place at it.
+        """
+        self._began = time.monotonic()
+        self._waiter = waiter
+        self._in_flight = in_flight
+        self._is_alone = is_alone
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_alone and self._in_flight is not None:
+            self._in_flight.abandon()
+
+    async def result(self, seconds: float) -> Any:
+        """Return the result, as soon as there is one.
+
+        Args:
+            seconds: the deadline, from when the place was taken; none is after the last one
+                that was named then.
+
+        Returns:
+            What was recalled, what the work returned, its `overdue` result at the deadline,
+            or an `Unforeseen` where the work raised or was cancelled.
+        """
+        if not self._waiter.done():
+            left = self._began + seconds - time.monotonic()
+            try:
+                await asyncio.wait([self._waiter], timeout=max(0.0, left))
+            except asyncio.CancelledError:
+                self._waiter.cancel()
+                raise
+        if self._in_flight is not None and not self._waiter.done():
+            return self._in_flight.work.overdue()
+        return self._waiter.result()
+
+
 class SingleFlight:
     """All requests on their way, and the thread that they run on."""
 
@@ -104,42 +152,35 @@ class SingleFlight:
         self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
         self._active = 0
 
-    async def do(
+    def join(
         self,
         key: Hashable | None,
         seconds: float,
         prepare: Callable[[], Work],
         recall: Callable[[], Any] = lambda: None,
-    ) -> Any:
-        """Return the result of a request, made for this caller or shared.
+    ) -> Place:
+        """Join a request of the same key, or begin one; on the loop of the caller.
 
         Args:
             key: requests of the same key are shared; None is never shared.
-            seconds: the caller's own deadline, from now.
+            seconds: the caller's own last deadline, from now.
             prepare: returns the work when there is no request to join.
             recall: returns what an earlier request left behind and is good enough for this
                 caller, or None. Checked first, under the lock that guards joining, so no
                 caller waits for or repeats a request already answered.
 
         Returns:
-            What was recalled, what the work returned, its `overdue` result at the deadline,
-            or an `Unforeseen` where the work raised or was cancelled.
+            The caller's place at the request.
         """
+        waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             recalled = recall()
             if recalled is not None:
-                return recalled
-            waiter = asyncio.get_running_loop().create_future()
+                waiter.set_result(recalled)
+                return Place(waiter, None, is_alone=True)
             in_flight = self._join(key, seconds, prepare)
             in_flight.waiters.append(waiter)
-        try:
-            async with asyncio.timeout(seconds):
-                return await waiter
-        except TimeoutError:
-            return in_flight.work.overdue()
-        finally:
-            if key is None:
-                in_flight.abandon()
+        return Place(waiter, in_flight, is_alone=key is None)
 
     def _join(self, key: Hashable | None, seconds: float, prepare: Callable[[], Work]) -> InFlight:
         """Return the request to wait for; the lock is held."""

@@ -45,11 +45,13 @@ class Configuration:
     Attributes:
         protected_servers: what is approved, by normalised server name.
         policy: what is asked of the evidence.
-        timeout_seconds: one wall-clock deadline for a preflight, in seconds, at most 15.
+        timeout_seconds: one wall-clock deadline for a preflight, in seconds, 0.1 to 15.
         cache_ttl_seconds: maximum age of cached evidence in seconds; 0 disables caching and request
             sharing.
-        allow_private_hosts: let private endpoints be told to a local service.
-        fixture_guild_origin: the origin of a local service, or None for the public one.
+        allow_private_hosts: let private endpoints be told to a local service; in a more specific
+            file only where the global one does, too.
+        fixture_guild_origin: the origin of a local service, or None for the public one; that of
+            the global file, see `in_force`.
         floor: the global file stays in force under more specific ones, see `in_force`.
     """
 

@@ -54,6 +54,15 @@ def read_text(path: Path) -> str:
     Raises:
         ValueError: it is gone, no plain file, not readable, not UTF-8 or too large.
     """
+    return read_bytes(path).decode("utf-8")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        ValueError: it is gone, no plain file, not readable or too large.
+    """
     content = None
     with contextlib.suppress(OSError):
         if path.is_file():  # a pipe would be waited for
@@ -61,4 +70,4 @@ def read_text(path: Path) -> str:
                 content = file.read(MAX_FILE_BYTES + 1)
     if content is None or len(content) > MAX_FILE_BYTES:
         raise ValueError("the file cannot be read")
-    return content.decode("utf-8")
+    return content

@@ -7,8 +7,10 @@ Rules of this module:
    each with its own policy. Anywhere else `floor` is a problem.
 3. If the global file is unreadable, not an object, has a non-boolean `floor`, or has an unknown
    key (perhaps a misspelled `floor`), it is treated as an invalid floor.
-4. A specific file must not choose who is asked: its `fixture_guild_origin` counts only when
-   the global file names the same one, and is left out otherwise.
+4. The global file alone decides who is told a URL. Every layer asks the service that the global
+   file names, whatever its own file says; a private endpoint is told to it only where the global
+   file permits that, too. While the global file is not valid, nobody is told: it is taken for a
+   floor below all that the specific file protects.
 5. A file that holds exactly what the global one holds is the global one.
 
 The module imports nothing of the framework; its `normalize_name` is handed in.
@@ -21,12 +23,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ..binding.approval import Approval
 from .configuration import Configuration
 from .problems import InvalidConfiguration, Problem
-from .reader import SETTINGS, local_origin, parse
+from .reader import SETTINGS, parse
 
 MAX_REMEMBERED: Final = 32  # pairs of files
 
@@ -62,6 +65,9 @@ class Layer(NamedTuple):
 MISREAD: Final = Layer(
     Source.SELECTED, InvalidConfiguration((("", Problem.TAKEN_FOR_PATTERN),), None)
 )
+
+# Stands for settings that nobody can look for, or that change as often as they are read.
+UNREAD: Final = Layer(Source.SELECTED, InvalidConfiguration((("", Problem.UNREADABLE),), None))
 
 
 def layers_in_force(
@@ -99,14 +105,39 @@ def _layers_in_force(
     exact = _exact(selected)
     if selected is everywhere or (exact is not None and exact == _exact(everywhere)):
         return (Layer(Source.SELECTED, _read(selected, normalize_name)),)
-    settings = _read(selected, normalize_name, is_global=False)
-    if isinstance(settings, Configuration):
-        named_everywhere = settings.fixture_guild_origin == local_origin(everywhere)
-        settings = settings if named_everywhere else replace(settings, fixture_guild_origin=None)
-    layer = Layer(Source.SELECTED, settings)
-    if _has_no_floor(everywhere):
-        return (layer,)
-    return layer, Layer(Source.FLOOR, _read(everywhere, normalize_name))
+    specific = _read(selected, normalize_name, is_global=False)
+    globally = _read(everywhere, normalize_name)
+    has_floor = not _has_no_floor(everywhere)
+    if isinstance(globally, InvalidConfiguration):
+        globally = _below(specific, globally, has_floor)
+        has_floor = has_floor or bool(globally.protected_servers)
+    elif isinstance(specific, Configuration):
+        specific = _as_disclosed(specific, globally)
+    layer = Layer(Source.SELECTED, specific)
+    return (layer, Layer(Source.FLOOR, globally)) if has_floor else (layer,)
+
+
+def _as_disclosed(specific: Configuration, globally: Configuration) -> Configuration:
+    """Return what a specific file says, and the global one of who is told."""
+    return replace(
+        specific,
+        fixture_guild_origin=globally.fixture_guild_origin,
+        allow_private_hosts=specific.allow_private_hosts and globally.allow_private_hosts,
+    )
+
+
+def _below(
+    specific: Configuration | InvalidConfiguration, globally: InvalidConfiguration, has_floor: bool
+) -> InvalidConfiguration:
+    """Return an invalid global file as one that protects what the specific file does, too."""
+    protected = globally.protected_servers if has_floor else {}
+    if protected is None:
+        return globally
+    both = dict(protected)
+    for name, approval in (specific.protected_servers or {}).items():
+        if both.setdefault(name, approval).url != approval.url:
+            both[f"{name} (specific)"] = approval  # this URL is protected no less
+    return InvalidConfiguration(globally.problems, MappingProxyType(both))
 
 
 def _has_no_floor(everywhere: object) -> bool:

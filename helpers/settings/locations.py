@@ -5,7 +5,8 @@ Rules of this module:
 1. The order is the framework's own: the first file that exists is in force, whole.
 2. Files are read as data. Nothing of the framework is imported or started, and nothing is
    written.
-3. A file that cannot be read is `UNREADABLE`, as it is for the gate.
+3. A file that cannot be read is `UNREADABLE`, as it is for the gate. So is a link to nothing,
+   which the framework takes for absent (see `presence`).
 4. The framework takes a path that holds *, ? or [ for a pattern, and then finds another file
    or none. Settings under such a path are not in force, whatever they say.
 
@@ -28,6 +29,7 @@ from ..product import NAME as PLUGIN_NAME
 from ..untrusted import visible
 from .files import entries, read_json, read_yaml
 from .in_force import MISREAD, Layer, Source, layers_in_force
+from .presence import stands
 from .toggles import Toggle, resolve
 
 PROFILE: Final = "agent0"  # the framework's own default
@@ -43,6 +45,9 @@ class Scope(StrEnum):
     BUILT_IN = "built in"
     DEFAULT = "default"
 
+
+# Names that the framework takes for the same.
+_NAMELESS: Final = dict.fromkeys(("", "none"), ("", "none"))
 
 # Where files for agents of one project or profile may be, besides the plugins.
 AGENT_FOLDERS: Final = (
@@ -67,7 +72,7 @@ class ConfigFile:
 
     @property
     def exists(self) -> bool:
-        return os.path.exists(self.path)  # as the framework asks: what it may not see is not there
+        return stands(self.path)
 
     def read(self) -> object:
         """Return what the file holds as parsed JSON or YAML, or `UNREADABLE`."""
@@ -131,6 +136,20 @@ class Locations:
             found.append((Scope.PROFILE, self.root / "usr" / "agents" / self.profile))
             found.append((Scope.PROFILE, self.root / "agents" / self.profile))
         return found
+
+    def sharing(self) -> list[Locations]:
+        """Return the same for agents whom the framework does not tell from this one.
+
+        It keeps what it has found under the names of profile and project, and takes "none" for
+        a name that is not there.
+        """
+        projects, profiles = _NAMELESS.get(self.project), _NAMELESS.get(self.profile)
+        return [
+            Locations(self.root, project, profile)
+            for project in projects or (self.project,)
+            for profile in profiles or (self.profile,)
+            if (project, profile) != (self.project, self.profile)
+        ]
 
     def foreign_folders(self) -> list[tuple[Scope, Path]]:
         """Return the folders that count for agents of other projects or profiles only."""

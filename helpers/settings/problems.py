@@ -45,7 +45,7 @@ class Problem(Term):
     NOT_AN_OBJECT = "must be an object, {...}", "Write an object, or leave the key out."
     UNKNOWN_KEY = "is not a setting", "Remove the key, or write the name of a setting."
     NOT_A_SERVER = (
-        "must be an approved URL, or an object with url and tools",
+        "must be an approved URL, or an object with url, tools and headers",
         'Write "<URL>", or {"url": "<URL>", "tools": {"<tool>": "sha256:<digest>"}}.',
     )
     NOT_TEXT = "must be a text", "Write the URL in quotation marks."
@@ -53,7 +53,7 @@ class Problem(Term):
     NOT_A_NUMBER = "must be a number of seconds", "Write a number, without quotation marks."
     OUT_OF_RANGE = (
         "is outside its limits",
-        "Write a number within the limits: timeout_seconds more than 0, at most 15; "
+        "Write a number within the limits: timeout_seconds 0.1 to 15; "
         "cache_ttl_seconds 0 to 86400.",
     )
     NOT_A_CHOICE = (
@@ -80,6 +80,10 @@ class Problem(Term):
     NOT_A_DIGEST = (
         "must be sha256: and 64 hexadecimal digits in lower case",
         'Copy the digest from the output of the command pin; with "tools": {} it can run.',
+    )
+    NOT_HEADER_NAMES = (
+        "must be a list of header names, each at most once",
+        'Write a list such as ["authorization"]; [] permits no header, and null permits any.',
     )
     FLOOR_ELSEWHERE = (
         "counts in the global config.json only",
@@ -108,5 +112,5 @@ class InvalidConfiguration(Refusal):
 
 def shown_path(path: str) -> str:
     """Return a key path as printable ASCII, cut to size."""
-    text = path.encode("unicode_escape").decode("ascii")
+    text = path[: MAX_PATH_CHARACTERS + 1].encode("unicode_escape").decode("ascii")
     return text if len(text) <= MAX_PATH_CHARACTERS else text[: MAX_PATH_CHARACTERS - 3] + "..."

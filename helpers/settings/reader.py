@@ -24,12 +24,14 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from ..binding.approval import Approval
+from ..binding.headers import folded
 from ..binding.pins import is_digest
 from ..guild_preflight.verdicts import Check
 from .configuration import Configuration, OnCaution, OnUnavailable, Policy
 from .files import UNREADABLE
-from .problems import InvalidConfiguration, Problem, shown_path
+from .problems import MAX_PATH_CHARACTERS, InvalidConfiguration, Problem, shown_path
 
+MIN_TIMEOUT_SECONDS: Final = 0.1  # less is no deadline: nothing can answer by then
 MAX_TIMEOUT_SECONDS: Final = 15.0
 MAX_CACHE_TTL_SECONDS: Final = 86_400.0
 MAX_NAME_CHARACTERS: Final = 128
@@ -37,6 +39,8 @@ MAX_NAME_CHARACTERS: Final = 128
 # A local service is a bare loopback origin: one that cannot lead anywhere else.
 _LOCAL_ORIGIN = re.compile(r"http://(?:127\.0\.0\.1|\[::1\]):([1-9][0-9]{0,4})")
 
+# A header's name as HTTP permits it: a token of RFC 9110.
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -71,9 +75,11 @@ def parse(
             on_caution=reader.choice(policy, "on_caution", OnCaution.DENY),
             on_unavailable=reader.choice(policy, "on_unavailable", OnUnavailable.DENY),
         ),
-        timeout_seconds=reader.seconds(settings, "timeout_seconds", 5.0, MAX_TIMEOUT_SECONDS),
+        timeout_seconds=reader.seconds(
+            settings, "timeout_seconds", 5.0, MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
+        ),
         cache_ttl_seconds=reader.seconds(
-            settings, "cache_ttl_seconds", 300.0, MAX_CACHE_TTL_SECONDS, zero=True
+            settings, "cache_ttl_seconds", 300.0, 0.0, MAX_CACHE_TTL_SECONDS
         ),
         allow_private_hosts=reader.flag(settings, "allow_private_hosts"),
         fixture_guild_origin=reader.local_origin(settings, "fixture_guild_origin"),
@@ -104,7 +110,7 @@ def _is_local_origin(text: str) -> bool:
 
 SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
 _POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
-SERVER_SETTINGS: Final = ("url", "tools")
+SERVER_SETTINGS: Final = ("url", "tools", "headers")
 
 
 class _Reader:
@@ -125,6 +131,7 @@ class _Reader:
             unreadable = value is UNREADABLE
             self.report(path, Problem.UNREADABLE if unreadable else Problem.NOT_AN_OBJECT)
             return {}
+        path = path[: MAX_PATH_CHARACTERS + 1]  # or a long name would be copied for each key
         for key in value:
             if key not in known:
                 self.report(f"{path}.{key}" if path else str(key), Problem.UNKNOWN_KEY)
@@ -162,7 +169,8 @@ class _Reader:
         if not isinstance(url, str):
             self.report(f"{path}.url", Problem.NOT_TEXT)
             url = ""
-        return Approval(name, url, self.pins(server.get("tools"), f"{path}.tools"))
+        pins = self.pins(server.get("tools"), f"{path}.tools")
+        return Approval(name, url, pins, self.headers(server.get("headers"), f"{path}.headers"))
 
     def pins(self, value: object, path: str) -> Mapping[str, str] | None:
         if value is None:
@@ -170,10 +178,25 @@ class _Reader:
         if not isinstance(value, dict):
             self.report(path, Problem.NOT_AN_OBJECT)
             return {}
+        path = path[: MAX_PATH_CHARACTERS + 1]  # as above
         for tool, digest in value.items():
             if not (isinstance(tool, str) and isinstance(digest, str) and is_digest(digest)):
                 self.report(f"{path}.{tool}", Problem.NOT_A_DIGEST)
         return MappingProxyType(dict(value))
+
+    def headers(self, value: object, path: str) -> frozenset[str] | None:
+        """Return the permitted headers, folded; none where they are unreadable."""
+        if value is None:
+            return None
+        names = value if isinstance(value, list) else [value]
+        is_read = isinstance(value, list) and all(
+            isinstance(name, str) and _HEADER.fullmatch(name) for name in names
+        )
+        permitted = frozenset(map(folded, names)) if is_read else frozenset()
+        if not is_read or len(permitted) != len(names) or "" in permitted:
+            self.report(path, Problem.NOT_HEADER_NAMES)
+            return frozenset()
+        return permitted
 
     def flag(self, settings: Mapping[str, Any], key: str, prefix: str = "") -> bool:
         value = settings.get(key)
@@ -182,13 +205,7 @@ class _Reader:
         return value is True
 
     def seconds(
-        self,
-        settings: Mapping[str, Any],
-        key: str,
-        default: float,
-        limit: float,
-        *,
-        zero: bool = False,
+        self, settings: Mapping[str, Any], key: str, default: float, least: float, most: float
     ) -> float:
         value = settings.get(key)
         if value is None:
@@ -196,7 +213,7 @@ class _Reader:
         is_number = type(value) is int or (type(value) is float and not math.isnan(value))
         if not is_number:
             self.report(key, Problem.NOT_A_NUMBER)
-        elif not (0 < value <= limit or (zero and value == 0)):
+        elif not least <= value <= most:
             self.report(key, Problem.OUT_OF_RANGE)
         else:
             return float(value)

@@ -1,6 +1,7 @@
 """The command that runs the preflight service: `python release-support/local_guild`."""
 
 import argparse
+import re
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ if not __package__:
 
 try:
     from local_guild import service
+    from local_guild.connection import tls_context
 except ModuleNotFoundError as missing:
     sys.exit(
         f"local_guild: this Python has no {missing.name}; use the one that runs Agent Zero,"
@@ -20,6 +22,7 @@ except ModuleNotFoundError as missing:
     )
 
 DEFAULT_PORT = 8787
+PLUGIN = Path(__file__).resolve().parents[2] / "plugin.yaml"
 
 
 def main() -> None:
@@ -28,6 +31,9 @@ def main() -> None:
     Exits 0 then, and 2 if the service cannot be started.
     """
     arguments = _parser().parse_args()
+    if arguments.version:
+        print(f"agent_guild_preflight {_version()}")
+        return
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
     try:
@@ -37,6 +43,10 @@ def main() -> None:
             _complain(f"cannot listen on {arguments.host} port {arguments.port}: {error.strerror}")
         )
     with listener:
+        try:
+            tls_context()
+        except OSError:
+            sys.exit(_complain("SSL_CERT_FILE or SSL_CERT_DIR names no readable certificates"))
         service.serve(
             listener,
             ready=lambda: print(f"local guild listens on {service.origin(listener)}", flush=True),
@@ -50,7 +60,8 @@ def _parser() -> argparse.ArgumentParser:
         " It probes the URL it is asked about and says what it saw.",
         epilog="example:\n"
         "  python release-support/local_guild --port 8787\n"
-        "  curl 'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",
+        "  curl -A agent_guild_preflight/0.1.0 \\\n"
+        "    'http://127.0.0.1:8787/preflight?url=http%3A%2F%2F127.0.0.1%3A8000%2Fmcp'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -65,7 +76,17 @@ def _parser() -> argparse.ArgumentParser:
         default="127.0.0.1",
         help="loopback address (default: %(default)s)",
     )
+    parser.add_argument(
+        "--version", action="store_true", help="show the version of the plugin and end"
+    )
     return parser
+
+
+def _version() -> str:
+    """Return the version that plugin.yaml states; without a parser, which not every Python has."""
+    stated = re.search(r"^version: *(\S+)", PLUGIN.read_text(encoding="utf-8"), re.M)
+    assert stated is not None
+    return stated[1]
 
 
 def _port(text: str) -> int:

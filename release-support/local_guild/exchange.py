@@ -1,150 +1,180 @@
-"""Bounded HTTP with one probed server.
+"""Bounded HTTP with one probed server: one request on one connection.
 
-Everything that a probe sends or reads goes through here.
 Rules this module keeps:
 
-1. A client sends at most `MAX_REQUESTS` requests, and reads at most `MAX_RESPONSE_BYTES` of each
-   answer. It has no clock of its own: the caller puts it under one.
-2. No redirect is followed, no proxy or certificate setting is taken from the environment, no cookie
-   is kept.
-3. An answer is never expanded: only the identity encoding is asked for, and an encoded answer is
-   read as the bytes that it is.
+1. A request names a path, never a host: it cannot go to another server than the probed one.
+2. An answer has at most `MAX_HEADS` heads (all but the last are interim, such as 100 Continue), of
+   `MAX_HEAD_BYTES` and `MAX_HEAD_LINES` together, and a body of `MAX_RESPONSE_BYTES`. What goes on
+   beyond ends the probe. There is no clock here: the caller puts the probe under one.
+3. No redirect is followed and no cookie kept. An answer is never expanded: only the identity
+   encoding is asked for, and an encoded answer is read as the bytes that it is.
 4. The text of an answer is decoded as UTF-8 only: a character set that a server names is not looked
    up.
 """
 
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from functools import cache
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
+import h11
 import httpx
 
-MAX_REQUESTS = 5
-MAX_RESPONSE_BYTES = 256 * 1024
+from .addresses import Addresses
+from .allowance import Allowance, BoundReached
+from .connection import Connection, open_connection
+
+MAX_HEADS = 8
+MAX_HEAD_BYTES = 16 * 1024
+MAX_HEAD_LINES = 128
+MAX_RESPONSE_BYTES = 64 * 1024
 
 USER_AGENT = "local-guild/0.1.0"
 
-# Response headers that would make httpx do something: decompress, or send a cookie back.
-_IGNORED_HEADERS = (b"content-encoding", b"set-cookie")
-
-
-class BoundReached(Exception):
-    """The probed server wanted more requests or more bytes than a probe grants."""
-
-
 # Everything that can go wrong in an exchange because of the other side.
-EXCHANGE_ERRORS = (httpx.HTTPError, httpx.InvalidURL, BoundReached)
+EXCHANGE_ERRORS = (OSError, h11.ProtocolError, BoundReached)
+
+_HEAD_END = re.compile(rb"\n\r?\n")
+# For the sizes of chunks and what follows the last one; a head is handed over whole.
+_MAX_FRAMING_BYTES = 1024
 
 
-def open_client() -> httpx.AsyncClient:
-    """A client for the probe of one server, to be closed by the caller (`async with`)."""
-    return httpx.AsyncClient(
-        transport=_BoundedTransport(),
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        timeout=None,
-        follow_redirects=False,
-        trust_env=False,
-    )
+class Client:
+    """The requests of one probe."""
+
+    def __init__(self, url: httpx.URL, addresses: Addresses) -> None:
+        """Prepare requests to the server of `url`, which stands at `addresses`."""
+        self._host = url.netloc.decode("ascii")
+        self._tls_name = url.raw_host.decode("ascii") if url.scheme == "https" else None
+        self._addresses = addresses
+        self._allowance = Allowance()
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, path: bytes, headers: Mapping[str, str], content: bytes = b""
+    ) -> AsyncIterator["Response"]:
+        """Send a request for `path`, which may have a query; gives the answer once its head has
+        come.
+
+        Raises one of `EXCHANGE_ERRORS`.
+        """
+        self._allowance.take_request()
+        fields = [("Host", self._host), *_FIELDS, *headers.items()]
+        if content:
+            fields.append(("Content-Length", str(len(content))))
+        connection = await open_connection(self._addresses, self._allowance, self._tls_name)
+        try:
+            state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_FRAMING_BYTES)
+            asked = h11.Request(method=method, target=path, headers=fields)
+            sent = [asked, *([h11.Data(content)] if content else []), h11.EndOfMessage()]
+            await connection.write(b"".join(state.send(event) or b"" for event in sent))
+            head = await _final_head(connection, state)
+            yield Response(head, connection, state, self._allowance)
+        except BoundReached:
+            self._allowance.end()
+            raise
+        finally:
+            connection.close()
 
 
-async def read(response: httpx.Response) -> bytes:
-    """The body of a streamed response.
-
-    Raises one of `EXCHANGE_ERRORS`, `BoundReached` when it is too large.
-    """
-    return b"".join([chunk async for chunk in response.aiter_raw()])
+_FIELDS = [("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connection", "close")]
 
 
-def media_type(response: httpx.Response) -> str:
-    """The media type of a response in lower case, without parameters; empty when it names none."""
-    content_type: str = response.headers.get("content-type", "")
-    return content_type.partition(";")[0].strip().lower()
+class Response:
+    """An answer whose body is still to be read, once."""
 
+    def __init__(
+        self,
+        head: h11.Response,
+        connection: Connection,
+        state: h11.Connection,
+        allowance: Allowance,
+    ) -> None:
+        self.status = head.status_code
+        self._headers = head.headers
+        self._connection = connection
+        self._state = state
+        self._bytes_left = MAX_RESPONSE_BYTES
+        self._allowance = allowance
 
-async def events(response: httpx.Response) -> AsyncGenerator[tuple[str, str], None]:
-    """The server-sent events of a streamed response, each as `(event name, data)`, as soon as it is
-    complete.
+    @property
+    def is_success(self) -> bool:
+        """Whether the status is one of 200 to 299."""
+        return 200 <= self.status <= 299
 
-    Raises one of `EXCHANGE_ERRORS`. Lines end in LF or CRLF; an event that the stream breaks off in
-    is dropped.
-    """
-    pending = bytearray()
-    name, data = "message", list[str]()
-    async for chunk in response.aiter_raw():
-        for line in _complete_lines(pending, chunk):
-            field, _, value = line.partition(":")
-            value = value.removeprefix(" ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                data.append(value)
-            elif not line:
-                if data:
-                    yield name, "\n".join(data)
-                name, data = "message", []
+    @property
+    def media_type(self) -> str:
+        """The media type in lower case, without parameters; empty when none is named."""
+        return self.header("content-type").partition(";")[0].strip().lower()
 
+    def header(self, name: str) -> str:
+        """Return the first header of a name in lower case, or an empty text."""
+        values = (value for key, value in self._headers if key == name.encode())
+        return next(values, b"").decode("latin-1")
 
-def _complete_lines(pending: bytearray, chunk: bytes) -> list[str]:
-    """The lines that `chunk` completes, without their ends; what is left over stays in
-    `pending`."""
-    pending += chunk
-    # Looking at the new bytes only keeps an answer that drips from costing more with every drop.
-    if b"\n" not in chunk:
-        return []
-    *lines, rest = pending.split(b"\n")
-    pending[:] = rest
-    return [line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines]
+    async def read(self) -> bytes:
+        """Return the body.
 
+        Raises one of `EXCHANGE_ERRORS`, `BoundReached` when it is too large.
+        """
+        pieces = []
+        while piece := await self.read_piece():
+            pieces.append(piece)
+        return b"".join(pieces)
 
-@cache
-def _tls() -> ssl.SSLContext:
-    """The TLS settings of all probes, made once because loading the certificates takes longer than
-    a probe."""
-    return httpx.create_ssl_context(trust_env=False)
+    async def read_piece(self) -> bytes:
+        """Return what comes next of the body, or nothing at its end.
 
-
-class _BoundedTransport(httpx.AsyncBaseTransport):
-    """A transport that grants `MAX_REQUESTS` requests and hands out answers that end at
-    `MAX_RESPONSE_BYTES`."""
-
-    def __init__(self) -> None:
-        self._inner = httpx.AsyncHTTPTransport(verify=_tls(), trust_env=False)
-        self._granted = MAX_REQUESTS
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if not self._granted:
+        Raises one of `EXCHANGE_ERRORS`, `BoundReached` when it is too large.
+        """
+        while (event := self._state.next_event()) is h11.NEED_DATA:
+            self._state.receive_data(await self._connection.read())
+        if not isinstance(event, h11.Data):
+            return b""
+        self._allowance.take_piece()
+        self._bytes_left -= len(event.data)
+        if self._bytes_left < 0:
             raise BoundReached
-        self._granted -= 1
-        response = await self._inner.handle_async_request(request)
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        return httpx.Response(
-            response.status_code,
-            headers=[
-                (name, value)
-                for name, value in response.headers.raw
-                if name.lower() not in _IGNORED_HEADERS
-            ],
-            stream=_BoundedStream(response.stream),
-            extensions=response.extensions,
-        )
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+        return bytes(event.data)
 
 
-class _BoundedStream(httpx.AsyncByteStream):
-    """The body of an answer, which breaks off with `BoundReached` once it has grown too large."""
+async def _final_head(connection: Connection, state: h11.Connection) -> h11.Response:
+    """The head that is not interim; what has come of the body is left to `state`.
 
-    def __init__(self, inner: httpx.AsyncByteStream) -> None:
-        self._inner = inner
+    Raises one of `EXCHANGE_ERRORS`.
+    """
+    received = bytearray()
+    size = lines = 0
+    for _ in range(MAX_HEADS):
+        head = await _take_head(connection, received, MAX_HEAD_BYTES - size)
+        size += len(head)
+        lines += head.count(b"\n")
+        if lines > MAX_HEAD_LINES:
+            raise BoundReached
+        state.receive_data(head)
+        event = state.next_event()
+        if isinstance(event, h11.Response):
+            if received:
+                state.receive_data(bytes(received))
+            return event
+    raise BoundReached
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for chunk in self._inner:
-            size += len(chunk)
-            if size > MAX_RESPONSE_BYTES:
-                raise BoundReached
-            yield chunk
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+async def _take_head(connection: Connection, received: bytearray, limit: int) -> bytes:
+    """Take the next head, with its empty line, off what was received, and read until there is one.
+
+    Raises one of `EXCHANGE_ERRORS`, `BoundReached` if it is longer than `limit` bytes.
+    """
+    looked_at = 0
+    while not (found := _HEAD_END.search(received, looked_at)):
+        looked_at = max(0, len(received) - 2)
+        if len(received) > limit:
+            raise BoundReached
+        data = await connection.read()
+        if not data:
+            raise ConnectionError
+        received += data
+    head = bytes(received[: found.end()])
+    del received[: found.end()]
+    if len(head) > limit:
+        raise BoundReached
+    return head

@@ -4,11 +4,12 @@ Rules this module keeps:
 
 1. Only an `InitializeResult` that answers our own request, in a protocol version that the `mcp`
    library supports, is a handshake.
-2. What was seen is written down as it happens, so that it still counts when the caller's clock
+2. What the endpoint itself answers is all that counts: no card and no other page is looked at.
+3. What was seen is written down as it happens, so that it still counts when the caller's clock
    breaks the attempt off.
-3. A demand for credentials or payment ends the attempt: asking in another way would only repeat it.
-4. A session that the server opened for us is closed again.
-5. The other side's failures raise nothing here.
+4. A demand for credentials or payment ends the attempt: asking in another way would only repeat it.
+5. A session that the server opened for us can be closed again, once the answer is given.
+6. The other side's failures raise nothing here.
 """
 
 import contextlib
@@ -28,8 +29,12 @@ from mcp.types import (
 )
 
 from . import exchange
+from .connection import NotConnected
+from .documents import refuse_costly
+from .events import Events
 
 MAX_SESSION_ID_CHARACTERS = 256
+MAX_ADDRESS_CHARACTERS = 2048
 
 _REQUEST_ID = 1
 _REQUEST = InitializeRequest(
@@ -65,14 +70,14 @@ class Seen:
     session: dict[str, str] | None = None
 
 
-async def attempt(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     """Try to shake hands with `url` in at most three requests, noting in `seen` what happens.
 
     Raises nothing but cancellation.
     """
     try:
         await _over_streamable_http(client, url, seen)
-    except httpx.ConnectError:
+    except NotConnected:
         return
     except exchange.EXCHANGE_ERRORS:
         pass  # A server of the older transport may well break off a POST.
@@ -82,25 +87,25 @@ async def attempt(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None
         await _over_server_sent_events(client, url, seen)
 
 
-async def leave(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+async def leave(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     """Close the session that a handshake over streamable HTTP opened, if any, with one request.
 
     Raises nothing but cancellation.
     """
     if seen.session:
         with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-            async with client.stream("DELETE", url, headers=seen.session):
+            async with client.request("DELETE", url.raw_path, seen.session):
                 pass
 
 
-async def _over_streamable_http(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
-    async with client.stream("POST", url, content=_BODY, headers=_POST_HEADERS) as response:
+async def _over_streamable_http(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+    async with client.request("POST", url.raw_path, _POST_HEADERS, _BODY) as response:
         _note(response, seen)
         if not response.is_success:
             return
-        match exchange.media_type(response):
+        match response.media_type:
             case "application/json":
-                result = _initialize_result(await exchange.read(response))
+                result = _initialize_result(await response.read())
             case "text/event-stream":
                 result = await _result_among(response)
             case _:
@@ -110,63 +115,70 @@ async def _over_streamable_http(client: httpx.AsyncClient, url: httpx.URL, seen:
             seen.session = _session(response, result)
 
 
-async def _over_server_sent_events(client: httpx.AsyncClient, url: httpx.URL, seen: Seen) -> None:
+async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     """Open the event stream of `url`, post the request to the address it gives out, and wait for
     the answer on the stream."""
 
-    async with client.stream("GET", url, headers={"Accept": "text/event-stream"}) as response:
+    async with client.request("GET", url.raw_path, {"Accept": "text/event-stream"}) as response:
         _note(response, seen)
-        if not response.is_success or exchange.media_type(response) != "text/event-stream":
+        if not response.is_success or response.media_type != "text/event-stream":
             return
         posted = False
-        async with contextlib.aclosing(exchange.events(response)) as events:
-            async for name, data in events:
+        events = Events()
+        while piece := await response.read_piece():
+            for name, data in events.feed(piece):
                 if name == "message" and posted and _initialize_result(data):
                     seen.initialized = True
                     return
                 if name == "endpoint" and not posted:
-                    address = _address(url, data)
-                    if address is None:
+                    path = _message_path(url, data.decode("utf-8", "replace"))
+                    if path is None:
                         return
-                    async with client.stream("POST", address, content=_BODY, headers=_POST_HEADERS):
+                    async with client.request("POST", path, _POST_HEADERS, _BODY):
                         posted = True
 
 
-def _address(url: httpx.URL, given: str) -> httpx.URL | None:
-    """Where the event stream of `url` wants messages posted, or `None` if that is not an address of
-    the same server."""
+def _message_path(url: httpx.URL, given: str) -> bytes | None:
+    """Where the event stream of `url` wants messages posted, as a path with its query, or `None` if
+    that is not an address of the same server."""
+    if len(given) > MAX_ADDRESS_CHARACTERS:
+        return None
     try:
         address = url.join(given)
     except (httpx.InvalidURL, ValueError):
         return None
     same_server = (address.scheme, address.netloc) == (url.scheme, url.netloc)
-    return address if same_server and not address.userinfo else None
+    return address.raw_path if same_server and not address.userinfo else None
 
 
-async def _result_among(response: httpx.Response) -> InitializeResult | None:
+async def _result_among(response: exchange.Response) -> InitializeResult | None:
     """The result that answers our request on the event stream of a POST, or `None` if the stream
     ends without it."""
-
-    async with contextlib.aclosing(exchange.events(response)) as events:
-        async for name, data in events:
+    events = Events()
+    while piece := await response.read_piece():
+        for name, data in events.feed(piece):
             if name == "message" and (result := _initialize_result(data)):
                 return result
     return None
 
 
-def _note(response: httpx.Response, seen: Seen) -> None:
+def _note(response: exchange.Response, seen: Seen) -> None:
     """Write down what the status of an answer from the probed URL says."""
     seen.answered = True
-    seen.status = response.status_code
-    if response.status_code in (401, 403):
-        seen.refused = response.status_code
-    if response.status_code == 402:
+    seen.status = response.status
+    if response.status in (401, 403):
+        seen.refused = response.status
+    if response.status == 402:
         seen.asked_for_payment = True
 
 
-def _initialize_result(message: bytes | str) -> InitializeResult | None:
+def _initialize_result(message: bytes) -> InitializeResult | None:
     """The result in a JSON-RPC message, or `None` if the message is anything but the answer to our
-    request."""
+    request.
+
+    Raises `BoundReached`.
+    """
+    refuse_costly(message)
     try:
         response = JSONRPCResponse.model_validate_json(message)
         result = InitializeResult.model_validate(response.result)
@@ -177,10 +189,10 @@ def _initialize_result(message: bytes | str) -> InitializeResult | None:
     return result
 
 
-def _session(response: httpx.Response, result: InitializeResult) -> dict[str, str] | None:
+def _session(response: exchange.Response, result: InitializeResult) -> dict[str, str] | None:
     """The request headers that name the session a server opened, or `None` if it opened none that
     can be named."""
-    session_id = response.headers.get("mcp-session-id", "")
+    session_id = response.header("mcp-session-id")
     if (
         not session_id
         or len(session_id) > MAX_SESSION_ID_CHARACTERS

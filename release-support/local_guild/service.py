@@ -3,35 +3,45 @@
 Rules this module keeps:
 
 1. It listens on loopback only, and answers only to a loopback `Host` with its own port. A page in a
-   browser cannot use it as a scanner: a request that carries `Origin`, or a `Sec-Fetch-Site` other
-   than `none`, is refused too.
+   browser cannot use it as a scanner: a request must name the plugin as its `User-Agent`, which a page
+   can do only after asking for leave, and that is never given. A request that carries `Origin`, or
+   a `Sec-Fetch-Site` other than `none`, is refused too.
 2. An answer is `application/json` without a charset, and has no header that speaks of age, caching
    or a version of the content.
 3. The target is echoed exactly as it decodes; a value that is not UTF-8 could not be, and is
    refused as if it were missing.
-4. It logs nothing about requests or probed servers.
+4. At most `MAX_PROBES` probes run at once; other callers wait for their turn.
+5. It logs nothing about requests or probed servers.
 """
 
+import asyncio
+import contextlib
+import gc
+import re
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from urllib.parse import parse_qsl
 
-import uvicorn
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
-
 from . import answers
+from .callers import Callers, Reply, Request, Send
 from .probe import probe
+from .threads import Threads
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "::1")
 PATH = "/preflight"
 MAX_QUERY_FIELDS = 64
-MAX_CONNECTIONS = 256
+MAX_PROBES = 32
+BACKLOG = 512
 SHUTDOWN_SECONDS = 1
+# What is left of it when callers have had their time is for ending what they wait for.
+PARTING_SECONDS = 0.5
 
 _HOST_NAMES = ("127.0.0.1", "[::1]", "localhost")
 _HTTP_PORT = 80
+_USER_AGENT = re.compile(r"agent_guild_preflight/[A-Za-z0-9.+-]{1,64}")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -43,7 +53,7 @@ def listen(host: str, port: int) -> socket.socket:
     if host not in LOOPBACK_ADDRESSES:
         raise ValueError("the service listens on loopback addresses only")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family)
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 def origin(listener: socket.socket) -> str:
@@ -53,70 +63,106 @@ def origin(listener: socket.socket) -> str:
 
 
 def serve(listener: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Serve on `listener` until a signal ends it; call `ready` once requests are answered.
+    """Serve on `listener` until SIGINT or SIGTERM; call `ready` once requests are answered.
 
-    SIGINT and SIGTERM end it within `SHUTDOWN_SECONDS`; the signal is then raised again for the
-    handlers that stood before.
+    Returns within `SHUTDOWN_SECONDS` of the signal. A second one goes to the handlers that stood
+    before.
     """
-    config = uvicorn.Config(
-        application(listener.getsockname()[1]),
-        http="h11",
-        ws="none",
-        loop="asyncio",
-        lifespan="off",
-        # Quiet: ending while a probe is under way would print where in it, and a bad request, what
-        # was wrong with it.
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    # What was imported stays; a collection that a large answer sets off need not look at it.
+    gc.freeze()
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_default_executor(Threads())
+        runner.run(_serve(listener, ready))
+
+
+async def _serve(listener: socket.socket, ready: Callable[[], None]) -> None:
+    listener.setblocking(False)
+    service = _Service(listener.getsockname()[1])
+    callers = Callers(
+        service.respond,
+        busy=_refusal(503, "too many requests are being answered"),
+        malformed=_refusal(400, "this is no request"),
     )
-    _Server(config, ready).run(sockets=[listener])
+    welcoming = asyncio.create_task(callers.welcome(listener))
+    end = asyncio.Event()
+    with _signals(end):
+        ready()
+        await end.wait()
+    welcoming.cancel()
+    await callers.part(PARTING_SECONDS)
 
 
-def application(port: int) -> ASGIApp:
-    """The service as an ASGI application that is reached at `port`."""
-    hosts = {f"{name}:{port}" for name in _HOST_NAMES}
-    if port == _HTTP_PORT:
-        hosts |= set(_HOST_NAMES)
+@contextmanager
+def _signals(end: asyncio.Event) -> Iterator[None]:
+    """Have SIGINT and SIGTERM set `end`, and the handlers of before back afterwards."""
+    loop = asyncio.get_running_loop()
 
-    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await _response(Request(scope), hosts)
-        await response(scope, receive, send)
+    def note(_number: int, _frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(end.set)
 
-    return respond
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, note) for number in numbers}
+    # Where a signal that comes just before the loop goes to sleep would not wake it.
+    with contextlib.suppress(NotImplementedError):
+        for number in numbers:
+            loop.add_signal_handler(number, end.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, before[number])
 
 
-async def _response(request: Request, hosts: set[str]) -> Response:
-    if not _is_local(request, hosts):
-        return _refusal(403, "only programs on this machine are answered")
-    if request.scope["path"] != PATH:
-        return _refusal(404, "there is nothing here")
-    if request.method != "GET":
-        return _refusal(405, "only GET is answered", allow="GET")
-    target = _target(request)
-    if target is None:
-        return _refusal(422, "the query needs a url, percent-encoded as UTF-8")
-    return _json(200, await probe(target))
+class _Service:
+    """What is answered, and to whom."""
+
+    def __init__(self, port: int) -> None:
+        self._hosts = {f"{name}:{port}" for name in _HOST_NAMES}
+        if port == _HTTP_PORT:
+            self._hosts |= set(_HOST_NAMES)
+        self._turns = asyncio.Semaphore(MAX_PROBES)
+
+    async def respond(self, request: Request, send: Send) -> None:
+        """Answer one request."""
+        path, _, query = request.target.partition(b"?")
+        if not _is_local(request, self._hosts):
+            await send(_refusal(403, "only the plugin and programs that name it are answered"))
+        elif path != PATH.encode():
+            await send(_refusal(404, "there is nothing here"))
+        elif request.method != "GET":
+            await send(_refusal(405, "only GET is answered", allow="GET"))
+        elif (target := _target(query)) is None:
+            await send(_refusal(422, "the query needs a url, percent-encoded as UTF-8"))
+        else:
+            await self._probe(target, send)
+
+    async def _probe(self, target: str, send: Send) -> None:
+        async with self._turns:
+            probed = await probe(target)
+            try:
+                await send(_json(200, probed.answer))
+            finally:
+                await probed.leave()
 
 
 def _is_local(request: Request, hosts: set[str]) -> bool:
-    """Whether a request names this service by a loopback name, and is not made on behalf of a web
-    page."""
-    named = [value.lower() for value in request.headers.getlist("host")]
+    """Whether a request names this service by a loopback name and itself as the plugin, and is not
+    made on behalf of a web page."""
+    named = [value.lower() for value in request.values("host")]
+    agents = request.values("user-agent")
     if len(named) != 1 or named[0] not in hosts:
         return False
-    return "origin" not in request.headers and all(
-        site == "none" for site in request.headers.getlist("sec-fetch-site")
+    if len(agents) != 1 or not _USER_AGENT.fullmatch(agents[0]):
+        return False
+    return not request.values("origin") and all(
+        site == "none" for site in request.values("sec-fetch-site")
     )
 
 
-def _target(request: Request) -> str | None:
+def _target(query: bytes) -> str | None:
     """The last `url` of the query, decoded, or `None` if there is none that is UTF-8."""
-    query: bytes = request.scope["query_string"]
     try:
         fields = parse_qsl(
             query.decode("ascii"),
@@ -129,21 +175,9 @@ def _target(request: Request) -> str | None:
     return dict(fields).get("url")
 
 
-def _json(status: int, document: object, **headers: str) -> Response:
-    return Response(answers.encode(document), status, headers, media_type="application/json")
+def _json(status: int, document: object, **headers: str) -> Reply:
+    return Reply(status, answers.encode(document), list(headers.items()))
 
 
-def _refusal(status: int, detail: str, **headers: str) -> Response:
+def _refusal(status: int, detail: str, **headers: str) -> Reply:
     return _json(status, {"detail": detail}, **headers)
-
-
-class _Server(uvicorn.Server):
-    """A server that says when it is ready: from then on signals end it in order."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()

@@ -14,6 +14,10 @@ forgiving parser for broken JSON; reloading of changed plugin code; the compress
 call from a running loop that has to connect to MCP servers blocks that loop, where the framework
 lets it go on.
 
+Its modules keep the framework's own shape, so that a plugin finds each name where the framework has
+it. The framework's modules import each other in a circle (agent, extension, mcp_handler, plugins,
+projects, tool and others), and so do these; the rules of the plugin's own rooms hold for those only.
+
 The state lives below the folder that the environment variable REFERENCE_HOST_ROOT names. This
 folder must come first on `sys.path`; the state root must be on it too, for
 `usr.plugins.<name>.helpers.<room>`.
@@ -227,8 +231,9 @@ class Agent:
         model = self.context.data.get("_model") or type(self).model
         if model is None:
             raise RuntimeError("no model: set Agent.model or the context's data '_model'")
-        result = model(self)
-        return await result if inspect.isawaitable(result) else result
+        given = model(self)
+        result: LLMResult = await given if inspect.isawaitable(given) else given
+        return result
 
     async def handle_intervention(self) -> None:
         """Wait while the context is paused, and leave the turn when the user spoke."""

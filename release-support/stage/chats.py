@@ -7,6 +7,7 @@ framework's agents do, so that callers are plain functions.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import shutil
 import threading
@@ -93,14 +94,28 @@ class Operator:
 
         It gets a header, without which the framework takes no parallel child into it.
         """
-        folder = self.root / "usr" / "projects" / project / ".a0proj"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "project.json").write_text(json.dumps({"title": project}))
-        (folder / "mcp_servers.json").write_text(json.dumps({"mcpServers": servers}))
+        file = self.project_mcp_path(project)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        (file.parent / "project.json").write_text(json.dumps({"title": project}))
+        self.edit_project_mcp(project, servers)
         current = {**settings.get_settings(), "mcp_servers": self._mcp or "{}"}
         (self.root / "usr" / "settings.json").write_text(json.dumps(current))
-        if hasattr(settings, "reload_settings"):
-            settings.reload_settings()
+        settings.reload_settings()
+
+    def project_mcp_path(self, project: str) -> Path:
+        """Return where a project's MCP servers stand."""
+        return self.root / "usr" / "projects" / project / ".a0proj" / "mcp_servers.json"
+
+    def edit_project_mcp(self, project: str, servers: dict[str, Any]) -> None:
+        """Edit the MCP servers of a project that is there, at one stroke."""
+        file = self.project_mcp_path(project)
+        edited = file.with_suffix(".edited")
+        edited.write_text(json.dumps({"mcpServers": servers}))
+        edited.replace(file)
+
+    def tool_path(self, name: str) -> Path:
+        """Return where a local tool of the user's own belongs."""
+        return self.root / "usr" / "tools" / f"{name}.py"
 
     def live_server(self, name: str) -> Any:
         """Return the live global server object of a name."""
@@ -120,8 +135,8 @@ class Operator:
         if hasattr(extension, "clear_caches"):
             extension.clear_caches()
         else:
-            from helpers import cache
-
+            # The framework alone has it.
+            cache = importlib.import_module("helpers.cache")
             cache.clear("*(extensions)*")
             cache.clear("*(plugins)*")
 

@@ -1,121 +1,144 @@
-"""Mutation testing: are there tests for what the deciding rooms do?
+"""Mutation testing: are there tests for what the rooms of the gate's way do?
 
-mutmut makes the mutants and runs the fast tests on those of the pure rooms. The gate's own
-mutants need a host each, so they run one process at a time, on the tests that go through one.
-All of it happens in a copy; the checkout is not touched.
+mutmut makes the mutants; `mutation_rooms` says which tests should notice them, and `mutation_run`
+runs those. All of it happens in a copy for each room; the checkout is not touched.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from stage.mutation_rooms import ROOMS
+
 CHECKOUT: Final = Path(__file__).parents[2]
 PLUGIN: Final = "usr/plugins/agent_guild_preflight"
-PURE: Final = (
-    *("policy", "evaluation", "guild_preflight/contract", "guild_preflight/endpoint"),
-    *("settings/configuration", "settings/reader", "settings/in_force"),
-    *("binding/comparison", "binding/pins"),
-)
-UNIT_TESTS: Final = (
-    *("policy", "evaluation", "contract", "endpoint", "configuration", "in_force"),
-    *("comparison", "pins", "vocabulary"),
-)
-GATE_TESTS: Final = ("test_decisions", "test_untouched", "test_dispatch", "test_binding_changes")
-GATE_TESTS_LATE: Final = (
-    *("test_last_moment", "test_floor", "test_pins"),
-    *("test_evidence", "test_settings", "test_parallel_evidence"),
-)
-TARGET: Final = 0.95
-SECONDS: Final = 300
+TARGET: Final = 0.97
+NOTICED: Final = ("killed", "timeout")
+
+Outcomes = dict[str, str]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description=__doc__, epilog="example: ./release-support/mutate --without-gate"
+        description=__doc__, epilog="example: ./release-support/mutate --room guild_preflight/cache"
     )
-    parser.add_argument("--without-gate", action="store_true", help="only the pure rooms; faster")
+    parser.add_argument(
+        "--room",
+        action="append",
+        choices=[*ROOMS],
+        metavar="NAME",
+        help="only this room; may be repeated",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="mutants at a time; one for each processor",
+    )
     arguments = parser.parse_args()
+    outcomes: dict[str, Outcomes] = {}
+    for room in arguments.room or ROOMS:
+        changes, outcomes[room] = judged(room, arguments.jobs)
+        print(line(room, Counter(outcomes[room].values())), flush=True)
+        for name, outcome in sorted(outcomes[room].items()):
+            if outcome != "killed":
+                print(f"  {outcome}: {name.rpartition('.')[2]}\n{changes[name]}", flush=True)
+    sys.exit(report(outcomes))
+
+
+def judged(room: str, jobs: int) -> tuple[dict[str, str], Outcomes]:
+    """Return what each mutant of a room changes, and the outcome of each, by its name."""
     with tempfile.TemporaryDirectory(prefix="agent_guild_preflight-") as folder:
         work = Path(folder)
-        copy(work, ("gate",) if not arguments.without_gate else ())
-        command = [sys.executable, "-m", "mutmut", "run"]
-        subprocess.run(command, cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        outcomes = results(work)
-        gate = [name for name in outcomes if ".gate." in name]
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            for name, outcome in pool.map(lambda name: (name, judge(work, name)), gate):
-                outcomes[name] = outcome
-                print(f"{outcome}: {name.split('.helpers.')[1]}", file=sys.stderr, flush=True)
-        sys.exit(report(outcomes))
+        changes = copy_with_mutants(work, room)
+        outcomes = dict.fromkeys(changes, "survived")
+        for folder_name, tests in zip(
+            ("unit-tests", "native-tests/tests"), ROOMS[room], strict=True
+        ):
+            left = [name for name, outcome in outcomes.items() if outcome == "survived"]
+            if tests and left:
+                files = [f"{PLUGIN}/release-support/{folder_name}/test_{test}.py" for test in tests]
+                outcomes.update(run(work, left, files, jobs, is_host=folder_name != "unit-tests"))
+        return changes, outcomes
 
 
-def copy(work: Path, further: tuple[str, ...]) -> None:
-    """Lay the checkout out as installed, with mutmut's settings beside it."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".hypothesis")
-    shutil.copytree(CHECKOUT, work / PLUGIN, ignore=ignored)
-    rooms = [f"{PLUGIN}/helpers/{room}.py" for room in (*PURE, *further)]
-    tests = [f"{PLUGIN}/release-support/unit-tests/test_{room}.py" for room in UNIT_TESTS]
-    lines = ["[mutmut]", "source_paths=", *rooms, "also_copy=", "usr"]
-    lines += ["pytest_add_cli_args_test_selection=", *tests]
-    text = "\n".join(line if line.endswith("=") or "[" in line else f"    {line}" for line in lines)
-    (work / "setup.cfg").write_text(text + "\n")
+def copy_with_mutants(work: Path, room: str) -> dict[str, str]:
+    """Lay the checkout out as installed, with all mutants of a room; return what each changes."""
+    ignored = shutil.ignore_patterns(".git", ".venv*", ".*_cache", "__pycache__", ".hypothesis")
+    shutil.copytree(CHECKOUT, work / PLUGIN, ignore=ignored, symlinks=True)
+    (work / "setup.cfg").write_text(f"[mutmut]\nsource_paths={PLUGIN}/helpers\n")
+    os.chdir(work)  # where mutmut looks for that
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
+    file = Path(PLUGIN, "helpers", f"{room}.py")
+    mutated = mutate_file_contents(str(file), file.read_text())
+    file.write_text(mutated.code)
+    module = f"{PLUGIN}/helpers/{room}".replace("/", ".")
+    lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
+    sources = {name: lines[span.start - 1 : span.end] for name, span in spans.items()}
+    changes = {}
+    for name in mutated.mutant_names:
+        original = name.rpartition("_")[0] + "_orig"
+        after = [text.replace(name, original) for text in sources[name]]
+        changes[f"{module}.{name}"] = difference(sources[original], after)
+    return changes
 
 
-def results(work: Path) -> dict[str, str]:
-    """Return the outcome of each mutant by its name."""
-    command = [sys.executable, "-m", "mutmut", "results", "--all", "true"]
-    listed = subprocess.run(command, cwd=work, capture_output=True, text=True).stdout
-    rows = (line.strip().rpartition(": ") for line in listed.splitlines() if "mutmut_" in line)
-    return {name: outcome for name, _, outcome in rows}
+def difference(before: Sequence[str], after: Sequence[str]) -> str:
+    """Return the lines that a mutant changes."""
+    changed = difflib.ndiff(before, after)
+    return "\n".join(f"    {text}" for text in changed if text[0] in "+-")
 
 
-def judge(work: Path, name: str) -> str:
-    """Run the tests that go through a host on one mutant, those that should notice first."""
-    tests = f"{PLUGIN}/release-support/native-tests/tests"
-    is_late = "_Watch" in name or "_keep" in name
-    groups = (GATE_TESTS_LATE, GATE_TESTS) if is_late else (GATE_TESTS, GATE_TESTS_LATE)
-    for group in groups:
-        command = [sys.executable, "-m", "pytest", "-x", *(f"{tests}/{test}.py" for test in group)]
-        try:
-            run = subprocess.run(
-                command,
-                cwd=work / "mutants",
-                env={**os.environ, "MUTANT_UNDER_TEST": name},
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return "timeout"
-        if run.returncode:
-            return "killed"
-    return "survived"
+def run(
+    work: Path, names: Sequence[str], files: Sequence[str], jobs: int, *, is_host: bool
+) -> Outcomes:
+    """Run test files on mutants; return the outcome of each."""
+    (work / "mutants").write_text("\n".join(names))
+    script = str(work / PLUGIN / "release-support" / "stage" / "mutation_run.py")
+    command = [sys.executable, script, f"--jobs={jobs}", f"--mutants={work / 'mutants'}", *files]
+    if is_host:
+        command.append("--host")
+    outcomes = dict.fromkeys(names, "not run")
+    with subprocess.Popen(command, cwd=work, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for text in process.stdout:
+            told = json.loads(text)
+            if "name" in told:
+                outcomes[told["name"]] = told["outcome"]
+            elif told["left_out"]:
+                print(f"fails without a mutant, too: {told['left_out']}", file=sys.stderr)
+    return outcomes
 
 
-def report(outcomes: dict[str, str]) -> int:
-    """Print a line per room and each survivor; give the exit code."""
-    rooms: dict[str, Counter[str]] = {}
-    for name, outcome in sorted(outcomes.items()):
-        room = name.split(".helpers.")[1].rpartition(".")[0]
-        rooms.setdefault(room, Counter())[outcome] += 1
-        if outcome not in ("killed", "timeout"):
-            print(f"{outcome}: {name.split('.helpers.')[1]}")
-    total = killed = 0
-    for room, counts in rooms.items():
-        dead = counts["killed"] + counts["timeout"]
-        total, killed = total + counts.total(), killed + dead
-        print(f"{room:<26}{dead:>5} of {counts.total():>4} killed   {dead / counts.total():.1%}")
-    print(f"{'all':<26}{killed:>5} of {total:>4} killed   {killed / max(total, 1):.1%}")
-    return 0 if total and killed / total >= TARGET else 1
+def line(room: str, counts: Counter[str]) -> str:
+    """Return what is said of a room."""
+    noticed, total = sum(counts[outcome] for outcome in NOTICED), counts.total()
+    late = f"   {counts['timeout']} of them by the time" if counts["timeout"] else ""
+    return f"{room:<30}{noticed:>5} of {total:>4} killed   {noticed / max(total, 1):.1%}{late}"
+
+
+def report(outcomes: dict[str, Outcomes]) -> int:
+    """Print the sum, and the rooms that are below the target; give the exit code."""
+    counts = {room: Counter(found.values()) for room, found in outcomes.items()}
+    together = sum(counts.values(), Counter[str]())
+    print(line("all", together))
+    noticed = sum(together[outcome] for outcome in NOTICED)
+    return 0 if noticed >= TARGET * together.total() else 1
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from local_guild.answers import answer_body
-from local_guild.wire import Send, Wait, WireServer, answer
+from local_guild.wire import Script, Send, Wait, WireServer, answer
 
 from .chats import Chat, Operator
 from .tap import Tap
@@ -215,7 +215,7 @@ def service_contradicts_itself(stage: Stage, chat: Chat) -> None:
 @_scene("the URL changes during the preflight", "refused", "binding_changed", preflights=1, calls=0)
 def url_changes_meanwhile(stage: Stage, chat: Chat) -> None:
     changed = threading.Event()
-    script = [Wait(changed), Send(answer(answer_body(stage.notes_url)))]
+    script: Script = [Wait(changed), Send(answer(answer_body(stage.notes_url)))]
     with WireServer(script) as service:
         stage.protect(service.origin)
         call = threading.Thread(target=chat.native, args=(("notes.echo", ARGUMENTS),), daemon=True)

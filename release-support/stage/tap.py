@@ -80,10 +80,18 @@ class Tap:
                 continue
             with self._lock:
                 self._open |= {client, server}
-            for source, sink, counted in ((client, server, True), (server, client, False)):
-                threading.Thread(
-                    target=self._forward, args=(source, sink, counted), daemon=True
-                ).start()
+            threading.Thread(target=self._connect, args=(client, server), daemon=True).start()
+
+    def _connect(self, client: socket.socket, server: socket.socket) -> None:
+        """Forward both ways until both have ended; a suite makes more connections than may be open."""
+        back = threading.Thread(target=self._forward, args=(server, client, False), daemon=True)
+        back.start()
+        self._forward(client, server, counted=True)
+        back.join()
+        with self._lock:
+            self._open -= {client, server}
+        client.close()
+        server.close()
 
     def _forward(self, source: socket.socket, sink: socket.socket, counted: bool) -> None:
         with contextlib.suppress(OSError):

@@ -8,8 +8,9 @@ plugin's reader must agree with it on every input.
 What an answer must be:
 
 1. UTF-8 without a byte order mark; one JSON value, nothing but white space around it; objects
-   and lists nested at most 16 deep; no object with the same key twice; integers of at most 19
-   digits, other numbers finite and at most 32 characters long.
+   and lists nested at most 16 deep, and not more than 10,000 opening brackets, wherever they
+   stand; no object with the same key twice; integers of at most 19 digits, other numbers finite
+   and at most 32 characters long.
 2. An object with nine fields of fixed type. No field of the contract is a number, a truth
    value or null, so to this statement those are all the same thing.
 3. `target` is what was asked about.
@@ -40,6 +41,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 DEEPEST = 16
+MOST_OPENED = 10_000
 MOST_OTHERS = 64
 LONGEST_INTEGER = 19
 LONGEST_REAL = 32
@@ -173,7 +175,7 @@ class Reader:
 
 def conforms(body: bytes, target: str) -> bool:
     """Whether `body` is an answer about `target` that keeps the whole contract."""
-    if body[:3] == b"\xef\xbb\xbf":
+    if body[:3] == b"\xef\xbb\xbf" or len(re.findall(rb"[\[{]", body)) > MOST_OPENED:
         return False
     try:
         answer = Reader(body.decode("utf-8")).whole()
@@ -584,6 +586,13 @@ def _nest(rng: random.Random, answer: Pairs) -> None:
     answer.append(["nested", _nested(rng, levels)])
 
 
+def _open_many(rng: random.Random, answer: Pairs) -> None:
+    """Add about as many brackets as there may be, within a text or as lists."""
+    many = MOST_OPENED - rng.randrange(20)
+    pieces = Raw("[" + "[]," * (many - 2) + "{}]")
+    answer.append(["many", rng.choice(("[" * many, "{[" * (many // 2), pieces))])
+
+
 def _nest_row(rng: random.Random, answer: Pairs) -> None:
     if rows := _rows(answer):
         rng.choice(rows).append(["nested", _nested(rng, rng.choice((DEEPEST - 3, DEEPEST - 2)))])
@@ -634,6 +643,7 @@ BREAKS = (
     _edit_prose,
     _nest,
     _nest_row,
+    _open_many,
     _write_raw,
     _wrap,
 )

@@ -23,6 +23,7 @@ from stage.folder import GLOBAL, HOOK, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
+from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
@@ -243,6 +244,25 @@ def test_a_gate_that_does_not_run_decides_nothing(
     assert zero.run("check", "tools").code == 0
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "usr/projects/none/.a0proj/plugins/agent_guild_preflight/.toggle-0",
+        "usr/extensions/python/_functions/helpers/plugins/get_plugin_config/end/_10_helpful.py",
+        "usr/extensions/python/tool_execute_before/_10_helpful.py",
+    ],
+)
+def test_a_gate_that_may_not_run_decides_nothing(
+    zero: Folder, guild: WireServer, file: str
+) -> None:
+    zero.configure(fixture_guild_origin=guild.origin)
+    zero.write(file, '__name__ = "_45_agent_guild_preflight"')
+    code, lines, errors = zero.run("check", "tools")
+    assert (code, errors, guild.requests) == (12, [], [])
+    assert lines[0].startswith(f"{file}: ")
+    assert "perhaps" in lines[0]
+
+
 def test_what_is_tolerated_is_named(zero: Folder, guild: WireServer) -> None:
     zero.configure(
         fixture_guild_origin=guild.origin,
@@ -405,6 +425,22 @@ def test_no_evidence_whole(zero: Folder) -> None:
         NOT_CHECKED,
     ]
     assert (code, errors) == (11, [f"sends {PUBLIC} to {guild.origin}"])
+
+
+@pytest.mark.parametrize("sub_reason", [SubReason.STALE, SubReason.CLOCK])
+def test_a_remedy_of_the_sub_reason(zero: Folder, sub_reason: SubReason) -> None:
+    year = {SubReason.STALE: b"2015", SubReason.CLOCK: b"2999"}[sub_reason]
+    date = (b"Date", b"7 Mar %s 07:08:09 GMT" % year)
+    with WireServer([Send(answer(answer_body(PUBLIC), headers=[date]))]) as guild:
+        zero.configure(fixture_guild_origin=guild.origin)
+        code, lines, _ = zero.run("check", "tools")
+    assert code == 11
+    assert lines[4:8] == [
+        f"evidence    none: {sub_reason.value}. {sub_reason.sentence}",
+        f"decision    refused: evidence_unavailable ({sub_reason.value})",
+        "why         The preflight service gave no usable answer.",
+        f"what to do  {sub_reason.remedy}",
+    ]
 
 
 def test_evidence_that_breaks_the_contract(zero: Folder) -> None:
@@ -677,17 +713,40 @@ def test_both_files_decide(
     ]
 
 
-def test_two_services_are_both_announced(
-    zero: Folder, guild: WireServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("named", [{}, {"fixture_guild_origin": "http://127.0.0.1:1"}])
+@pytest.mark.parametrize("floor", [True, False])
+def test_a_project_has_no_say_in_who_is_told(
+    zero: Folder, guild: WireServer, named: dict[str, str], floor: bool
 ) -> None:
-    with WireServer(answers()) as public:
-        monkeypatch.setattr(evaluation, "PUBLIC_ORIGIN", public.origin)
-        zero.configure(fixture_guild_origin=guild.origin, floor=True)
-        zero.configure(PROJECT)
-        code, lines, errors = zero.run("check", "tools", "--project", "shop")
-        assert (code, len(public.requests), len(guild.requests)) == (0, 1, 1)
-    assert errors == [f"sends {PUBLIC} to {public.origin}", f"sends {PUBLIC} to {guild.origin}"]
-    assert lines[2] == f"asked       {public.origin}, {guild.origin}"
+    zero.configure(fixture_guild_origin=guild.origin, floor=floor)
+    zero.configure(PROJECT, **named)
+    code, lines, errors = zero.run("check", "tools", "--project", "shop")
+    assert (code, len(guild.requests)) == (0, 1)
+    assert errors == [f"sends {PUBLIC} to {guild.origin}"]
+    assert lines[2] == f"asked       {guild.origin}"
+
+
+@pytest.mark.parametrize(
+    ("here", "floor", "decisions"),
+    [
+        (5, 2, ["undecided", "refused: required_check_unknown"]),
+        (2, 5, ["allowed", "refused: required_check_unknown"]),
+        (5, 5, ["allowed", "refused: required_check_unknown"]),
+    ],
+)
+def test_who_waits_less_decides_first(
+    zero: Folder, guild: WireServer, here: int, floor: int, decisions: list[str]
+) -> None:
+    """What comes after a refusal is not said to allow anything."""
+    zero.configure(
+        fixture_guild_origin=guild.origin,
+        floor=True,
+        timeout_seconds=floor,
+        policy={"required_proven": ["independent_evidence"]},
+    )
+    zero.configure(PROJECT, timeout_seconds=here)
+    data = zero.data("check", "tools", "--project", "shop")
+    assert [row["decision"] for row in data["settings"]] == decisions
 
 
 def test_the_floor_refuses_before_anything_is_sent(zero: Folder, guild: WireServer) -> None:

@@ -382,6 +382,34 @@ def test_nothing_is_written(root):
     assert sorted((path, path.lstat().st_mtime_ns) for path in root.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", ["installed", "clone", "script"])
+def test_no_byte_code_is_left(root, script, command):
+    """Whether or not the environment forbids it; what others have left stays."""
+    plugin = root / "usr" / "plugins" / "agent_guild_preflight"
+    clone = script.parents[1]
+    for folder in (plugin, clone):
+        (folder / "helpers").unlink()
+        shutil.copytree(
+            CHECKOUT / "helpers", folder / "helpers", ignore=shutil.ignore_patterns("__pycache__")
+        )
+    commands = {
+        "installed": INSTALLED,
+        "clone": [sys.executable, str(clone / "helpers")],
+        "script": [str(script)],
+    }
+    others = (plugin if command == "installed" else clone) / "helpers" / "__pycache__" / "gate.pyc"
+    for kept in (None, others):
+        if kept is not None:
+            kept.parent.mkdir()
+            kept.touch()
+        before = sorted([*root.rglob("*"), *clone.rglob("*")])
+        for arguments in (["why"], ["lint"], ["explain"], ["check", "x"], ["pin", "x"], ["--help"]):
+            at = [] if arguments[0] in ("why", "--help") else ["--root", str(root)]
+            ended = call(commands[command], root, *arguments, *at, PYTHONDONTWRITEBYTECODE="")
+            assert ended.code in (0, 10, 12)
+        assert sorted([*root.rglob("*"), *clone.rglob("*")]) == before
+
+
 # The script of a bare clone
 
 

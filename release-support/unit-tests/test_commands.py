@@ -5,21 +5,18 @@ The set-up is tried on copies of the commands with a Python that only pretends t
 
 from __future__ import annotations
 
-import contextlib
 import os
-import pty
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from stage.commands_copy import Copy
+from stage.terminal import on_a_terminal
 
 SUPPORT = Path(__file__).resolve().parents[1]
 PATIENCE_SECONDS = 60
-TOOLS = ["env", "bash", "dirname", "basename", "readlink", "cksum", "cat", "rm", "mkdir", "cp"]
 
 SCENES = """
 no server is protected                  untouched "echo: hello"                             0      1
@@ -112,69 +109,6 @@ class TestDemo:
         )
         output = on_a_terminal([sys.executable, "-c", code], environment=dict(os.environ))[1]
         assert output == ("\x1b[31mtext\x1b[0m\n" if coloured else "text\n")
-
-
-class Copy:
-    """A copy of the commands, in a folder with blanks in its name, and a PATH of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.top = folder / "a check out"
-        self.support = self.top / "release-support"
-        self.support.mkdir(parents=True)
-        for name in ("environment", "test", "requirements.txt"):
-            shutil.copy(SUPPORT / name, self.support)
-        self.path = folder / "bin"
-        self.path.mkdir()
-        for tool in TOOLS:
-            (self.path / tool).symlink_to(shutil.which(tool) or tool)
-        self.journal = folder / "journal"
-        self.journal.touch()
-        self.gate = folder / "gate"
-
-    def add_python(self, name: str, version: tuple[int, int] = (3, 11)) -> Path:
-        """Add a Python that pretends to be of a version, to make .venv, install and test."""
-        fake = self.path / name
-        pretence = f"import sys; sys.version_info = {version}; sys._base_executable = {str(fake)!r}"
-        journal, gate = shlex.quote(str(self.journal)), shlex.quote(str(self.gate))
-        fake.write_text(
-            f"""#!/usr/bin/env bash
-            case "$1 $2" in
-            "-m venv") mkdir -p "$3/bin"; cp {shlex.quote(str(fake))} "$3/bin/python";;
-            "-m pip")
-                echo "installed for {version[0]}.{version[1]}" >>{journal}
-                [ ! -e {gate} ] || {{ read -r word <{gate}; [ "$word" = open ]; }};;
-            "-m pytest")
-                shift 2
-                echo "$PWD|$*|${{PYTHONPATH-unset}}|${{https_proxy-unset}}";;
-            *)  exec {shlex.quote(sys.executable)} -c {shlex.quote(pretence)}"
-$2" "${{@:3}}";;
-            esac
-            """
-        )
-        fake.chmod(0o755)
-        return fake
-
-    def start(self, *arguments: str, command: Path | None = None, **environment: str):
-        """Start the command `test`."""
-        return subprocess.Popen(
-            [str(command or self.support / "test"), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.path,
-            env={"PATH": str(self.path), **environment},
-        )
-
-    def run(self, *arguments: str, command: Path | None = None, **environment: str):
-        """Run the command `test`: exit code, output, and its last line on stderr."""
-        with self.start(*arguments, command=command, **environment) as process:
-            output, errors = process.communicate(timeout=PATIENCE_SECONDS)
-        return process.returncode, output, (errors.splitlines() or [""])[-1]
-
-    @property
-    def installs(self) -> list[str]:
-        return self.journal.read_text().splitlines()
 
 
 @pytest.fixture
@@ -315,23 +249,3 @@ class TestRefusals:
         code, output, _ = copy.run("-x", A0_ROOT="/", A0_PYTHON=str(fake))
         assert (code, output) == (0, f"{copy.top}|-x|unset|unset\n")
         assert copy.installs == []
-
-
-def test_ci_runs_the_suite():
-    script = (SUPPORT.parent / ".ci" / "run").read_text().splitlines()
-    assert script[1:] == ['exec "$(dirname -- "$0")/../release-support/test"']
-
-
-def on_a_terminal(command: list[str], *, environment: dict[str, str]) -> tuple[int, str]:
-    """Run a command on a terminal of its own: exit code and output."""
-    ours, theirs = pty.openpty()
-    received = b""
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
-    ) as process:
-        os.close(theirs)
-        with contextlib.suppress(OSError):  # Linux says EIO where others say end of file
-            while data := os.read(ours, 65536):
-                received += data
-        os.close(ours)
-    return process.returncode, received.decode().replace("\r\n", "\n")

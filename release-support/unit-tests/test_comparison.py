@@ -185,6 +185,37 @@ def test_the_approved_host_has_its_port_only_where_the_url_has_one(url: str, hos
 
 
 @pytest.mark.parametrize(
+    ("permitted", "names", "expected"),
+    [
+        (None, (), None),
+        (None, ("authorization", "x-team"), None),
+        ([], (), None),
+        ([], ("authorization",), Reason.TRANSPORT_ALTERED),
+        (["authorization"], (), None),
+        (["authorization"], ("authorization",), None),
+        (["authorization", "x-team"], ("authorization",), None),
+        (["authorization"], ("x-team",), Reason.TRANSPORT_ALTERED),
+        (["authorization"], ("authorization", "x-team"), Reason.TRANSPORT_ALTERED),
+        (["authorization"], ("authorization-2",), Reason.TRANSPORT_ALTERED),
+    ],
+)
+def test_where_headers_are_named_there_is_no_other(
+    permitted: list[str] | None, names: tuple[str, ...], expected: Reason | None
+) -> None:
+    approval = APPROVAL._replace(headers=None if permitted is None else frozenset(permitted))
+
+    assert reason(view(GOOD._replace(header_names=names)), approval) is expected
+
+
+def test_a_header_that_is_named_may_not_name_another_host() -> None:
+    approval = APPROVAL._replace(headers=frozenset({"host"}))
+    server = GOOD._replace(header_names=("host",), named_hosts=("other.example",))
+
+    assert reason(view(server), approval) is Reason.TRANSPORT_ALTERED
+    assert reason(view(server._replace(named_hosts=("mcp.example.com",))), approval) is None
+
+
+@pytest.mark.parametrize(
     ("pins", "definitions", "expected"),
     [
         (None, (), None),
@@ -248,6 +279,7 @@ CHANGES = {
     "headers_digest": b"2",
     "exposes_tool": False,
     "definitions": (DIGEST,),
+    "header_names": ("authorization",),
 }
 
 

@@ -106,8 +106,7 @@ def test_null_means_the_default() -> None:
     [
         ({"timeout_seconds": 15}, {"timeout_seconds": 15.0}),
         ({"timeout_seconds": 15.0}, {"timeout_seconds": 15.0}),
-        ({"timeout_seconds": 0.001}, {"timeout_seconds": 0.001}),
-        ({"timeout_seconds": 5e-324}, {"timeout_seconds": 5e-324}),
+        ({"timeout_seconds": 0.1}, {"timeout_seconds": 0.1}),
         ({"cache_ttl_seconds": 0}, {"cache_ttl_seconds": 0.0}),
         ({"cache_ttl_seconds": 0.0}, {"cache_ttl_seconds": 0.0}),
         ({"cache_ttl_seconds": 0.5}, {"cache_ttl_seconds": 0.5}),
@@ -199,6 +198,8 @@ def test_wrong_type_table_names_every_setting() -> None:
     [
         ("timeout_seconds", 0, Problem.OUT_OF_RANGE),
         ("timeout_seconds", 0.0, Problem.OUT_OF_RANGE),
+        ("timeout_seconds", 1e-9, Problem.OUT_OF_RANGE),
+        ("timeout_seconds", 0.0999, Problem.OUT_OF_RANGE),
         ("timeout_seconds", -0.0, Problem.OUT_OF_RANGE),
         ("timeout_seconds", -1, Problem.OUT_OF_RANGE),
         ("timeout_seconds", 15.000001, Problem.OUT_OF_RANGE),
@@ -417,6 +418,53 @@ def test_unusable_protected_servers(
     ]
 
     assert problems({"protected_servers": servers}) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (None, None),
+        ([], frozenset()),
+        (["authorization"], frozenset({"authorization"})),
+        (["Authorization", "X_API.Key"], frozenset({"authorization", "x-api-key"})),
+    ],
+)
+def test_the_headers_that_a_server_gets_are_read_folded(
+    headers: object, expected: frozenset[str] | None
+) -> None:
+    servers = {"a": {"url": URL, "headers": headers}}
+
+    assert parse({"protected_servers": servers}).protected_servers == {
+        "a": Approval("a", URL, None, expected)
+    }
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        "authorization",
+        {"authorization": True},
+        True,
+        0,
+        [1],
+        [None],
+        [["authorization"]],
+        [""],
+        ["-"],
+        [" authorization"],
+        ["authorization:"],
+        ["author ization"],
+        ["X-\u00c4"],
+        ["authorization", "Authorization"],
+        ["x-key", "x_key"],
+    ],
+)
+def test_headers_that_are_no_names(headers: object) -> None:
+    """Until that is mended, none is permitted."""
+    raw = {"protected_servers": {"a": {"url": URL, "headers": headers}}}
+
+    assert problems(raw) == [("protected_servers.a.headers", Problem.NOT_HEADER_NAMES)]
+    assert refused(raw).protected_servers == {"a": Approval("a", URL, None, frozenset())}
 
 
 def test_the_longest_name_is_usable() -> None:
@@ -643,7 +691,7 @@ def test_all_problems_are_reported_together() -> None:
         "protected_servers": {
             "a": 1,
             "A": URL,
-            "b": {"url": 1, "tools": {"t": 1}, "typo": 1},
+            "b": {"url": 1, "tools": {"t": 1}, "headers": 1, "typo": 1},
         },
         "policy": {
             "typo": 1,
@@ -670,6 +718,7 @@ def test_all_problems_are_reported_together() -> None:
             ("protected_servers.b.typo", Problem.UNKNOWN_KEY),
             ("protected_servers.b.url", Problem.NOT_TEXT),
             ("protected_servers.b.tools.t", Problem.NOT_A_DIGEST),
+            ("protected_servers.b.headers", Problem.NOT_HEADER_NAMES),
             ("policy.typo", Problem.UNKNOWN_KEY),
             ("policy.required_proven", Problem.NOT_CHECK_NAMES),
             ("policy.tolerate_unknown_required", Problem.NOT_BOOLEAN),
@@ -701,7 +750,7 @@ def test_every_problem_says_what_is_wrong_and_what_mends_it() -> None:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (Problem.OUT_OF_RANGE, ["more than 0, at most 15;", "0 to 86400."]),
+        (Problem.OUT_OF_RANGE, ["timeout_seconds 0.1 to 15;", "cache_ttl_seconds 0 to 86400."]),
         (Problem.NOT_A_CHOICE, [*OnCaution, *OnUnavailable]),
         (Problem.NOT_CHECK_NAMES, list(Check)),
         (Problem.NAME_UNUSABLE, ["128"]),
@@ -747,7 +796,7 @@ json_values = st.recursive(
 )
 servers = st.dictionaries(
     st.text(max_size=4),
-    st.dictionaries(st.sampled_from(["url", "tools", "\x1b"]), json_values, max_size=3),
+    st.dictionaries(st.sampled_from(["url", "tools", "headers", "\x1b"]), json_values, max_size=3),
     max_size=2,
 )
 any_files = st.dictionaries(

@@ -93,6 +93,12 @@ def nested(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
+def with_brackets(count: int, unit: str, begin: str, end: str) -> bytes:
+    """A valid answer with one more value, and so many opening brackets in all."""
+    there = sum(map(with_raw(begin + end).count, (b"[", b"{")))
+    return with_raw(begin + unit * (count - there) + end)
+
+
 def with_raw(text: str, key: str = "further") -> bytes:
     """A valid answer with one more key, whose value is written as it stands."""
     return answer_body(TARGET)[:-1] + f',"{key}":{text}}}'.encode()
@@ -256,6 +262,10 @@ def test_any_target_can_be_asked_about(target: str) -> None:
         pytest.param(with_raw("-0." + "1" * 29), id="a real of 32 characters below zero"),
         pytest.param(with_raw("1e308"), id="the largest power"),
         pytest.param(with_raw("1e-999"), id="a power too small to tell from zero"),
+        pytest.param(with_brackets(10_000, "[],", "[", "1]"), id="10,000 lists"),
+        pytest.param(with_brackets(10_000, "{},", "[", "1]"), id="10,000 objects"),
+        pytest.param(with_brackets(10_000, "[", '"', '"'), id="10,000 brackets in a text"),
+        pytest.param(with_brackets(10_000, "{", '"', '"'), id="10,000 braces in a text"),
         pytest.param(b" \t\r\n" + answer_body(TARGET) + b"\n\n ", id="white space around"),
         pytest.param(
             json.dumps(document(), indent=4).encode().replace(b"\n", b"\r\n"), id="indented"
@@ -337,6 +347,9 @@ BROKEN: list[tuple[SubReason, str, bytes]] = [
     (SubReason.DEPTH, "instead of the answer", nested(17).encode()),
     (SubReason.DEPTH, "deeper than the reader's stack", with_raw(nested(100_000))),
     (SubReason.DEPTH, "deep and never closed", b"[" * 200_000),
+    (SubReason.DEPTH, "10,001 lists", with_brackets(10_001, "[],", "[", "1]")),
+    (SubReason.DEPTH, "10,001 objects", with_brackets(10_001, "{},", "[", "1]")),
+    (SubReason.DEPTH, "10,001 brackets in a text", with_brackets(10_001, "[", '"', '"')),
     (SubReason.DEPTH, "deep objects, never closed", b'{"a":' * 100_000),
     # Numbers
     (SubReason.NUMBER, "NaN", with_raw("NaN")),

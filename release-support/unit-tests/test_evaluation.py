@@ -1,7 +1,7 @@
 """The evaluation: what is refused unasked, who is asked and how, and which demand decides."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -45,7 +45,6 @@ from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
 
 PUBLIC_ORIGIN = "https://agent-guild-5d5r.onrender.com"
 LOCAL_ORIGIN = "http://127.0.0.1:8080"
-OTHER_ORIGIN = "http://[::1]:9000"
 
 URL = "https://mcp.example.com:8443/mcp"
 SHOWN = "https://mcp.example.com:8443"
@@ -126,16 +125,23 @@ CAUTION = observation(payment_claim_holds=Status.FAILED)
 
 
 class Service:
-    """Stands in for every preflight service, and records what it is asked."""
+    """Stands in for every preflight service, and records what it is asked.
+
+    Attributes:
+        answers: what is said, by origin.
+        takes_seconds: how long an answer takes.
+        so_far: what it has claimed before it is whole.
+        asked: every question; `looked_at`: every deadline at which its answer was looked at.
+        is_open: a question has not been left.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, Observation | BaseException] = {}
-        self.asked: list[tuple[Endpoint, dict[str, Any]]] = []
-        self.now = 1_000.0
         self.takes_seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
+        self.so_far = NO_CLAIMS
+        self.asked: list[tuple[Endpoint, dict[str, Any]]] = []
+        self.looked_at: list[float] = []
+        self.is_open = False
 
     def recall(self, endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observation | None:
         """Remember an answer that says it was kept, if it is fresh enough."""
@@ -144,39 +150,57 @@ class Service:
         kept = isinstance(answer, Observation) and answer.cached
         return answer if kept and answer.age_seconds < max_age_seconds else None
 
-    async def observe(self, endpoint: Endpoint, **how: Any) -> Observation:
+    def ask(self, endpoint: Endpoint, **how: Any) -> "Service":
         self.asked.append((endpoint, how))
-        self.now += self.takes_seconds
+        return self
+
+    def __enter__(self) -> "Service":
+        self.is_open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_open = False
+
+    async def observation(self, timeout_seconds: float) -> Observation:
+        assert self.is_open
+        self.looked_at.append(timeout_seconds)
+        how = self.asked[-1][1]
+        assert timeout_seconds <= how["timeout_seconds"]
+        if self.takes_seconds > timeout_seconds:
+            raise EvidenceUnavailable(SubReason.TIMEOUT, self.so_far)
         answer = self.answers[how["origin"]]
         if isinstance(answer, BaseException):
             raise answer
-        return answer
+        return GOOD if answer.cached else answer  # one that is too old is found anew
 
     def answer_all(self, answer: Observation | BaseException) -> None:
-        self.answers = dict.fromkeys((PUBLIC_ORIGIN, LOCAL_ORIGIN, OTHER_ORIGIN), answer)
+        self.answers = dict.fromkeys((PUBLIC_ORIGIN, LOCAL_ORIGIN), answer)
 
 
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     service = Service()
-    monkeypatch.setattr(evaluation, "observe", service.observe)
+    monkeypatch.setattr(evaluation, "ask", service.ask)
     monkeypatch.setattr(evaluation, "recall", service.recall)
-    monkeypatch.setattr(evaluation, "time", service)
     service.answer_all(GOOD)
-    return service
+    yield service
+    assert not service.is_open
 
 
 def evaluated(*layers: Prechecked) -> Judgement:
     return asyncio.run(evaluate(layers))[0]
 
 
-def asked(origin: str, timeout_seconds: float, max_age_seconds: float) -> tuple[Endpoint, Any]:
+def asked(
+    origin: str, timeout_seconds: float, max_age_seconds: float, *, is_kept: bool = True
+) -> tuple[Endpoint, Any]:
     return (
         Endpoint(URL, SHOWN, is_private=False),
         {
             "origin": origin,
             "timeout_seconds": timeout_seconds,
             "max_age_seconds": max_age_seconds,
+            "is_kept": is_kept,
         },
     )
 
@@ -541,18 +565,10 @@ def test_a_broken_answer_that_warns_is_not_tolerated(service: Service) -> None:
 # Weigh two demands
 
 
-@pytest.mark.parametrize(
-    ("timeouts", "ages"),
-    [
-        ((5.0, 2.0), (300.0, 60.0)),
-        ((2.0, 5.0), (60.0, 300.0)),
-        ((5.0, 2.0), (60.0, 300.0)),
-        ((2.0, 5.0), (300.0, 60.0)),
-        ((2.0, 2.0), (60.0, 60.0)),
-    ],
-)
+@pytest.mark.parametrize("timeouts", [(5.0, 2.0), (2.0, 5.0), (2.0, 2.0)])
+@pytest.mark.parametrize("ages", [(300.0, 60.0), (60.0, 300.0), (60.0, 60.0)])
 @pytest.mark.parametrize("origin", [None, LOCAL_ORIGIN])
-def test_one_service_is_asked_once_within_the_limits_of_both(
+def test_one_request_serves_both_until_the_longer_deadline(
     timeouts: tuple[float, float],
     ages: tuple[float, float],
     origin: str | None,
@@ -571,82 +587,141 @@ def test_one_service_is_asked_once_within_the_limits_of_both(
         tool="forecast",
         observation=GOOD,
         guild_origin=origin or PUBLIC_ORIGIN,
-        cache_ttl_seconds=60.0,
+        cache_ttl_seconds=ages[1],
         source=Source.FLOOR,
     )
-    assert service.asked == [asked(origin or PUBLIC_ORIGIN, 2.0, 60.0)]
+    assert service.asked == [asked(origin or PUBLIC_ORIGIN, max(timeouts), min(ages))]
+    assert service.looked_at == sorted(timeouts)
 
 
-@pytest.mark.parametrize("ages", [(0.0, 300.0), (300.0, 0.0)])
-def test_evidence_is_not_kept_where_one_demand_wants_it_anew(
-    ages: tuple[float, float], service: Service
+@pytest.mark.parametrize(
+    ("ages", "is_kept"),
+    [((0.0, 300.0), True), ((300.0, 0.0), True), ((0.0, 0.0), False), ((1.0, 1.0), True)],
+)
+def test_a_request_is_made_anew_where_one_layer_wants_it_and_kept_where_one_keeps_it(
+    ages: tuple[float, float], is_kept: bool, service: Service
 ) -> None:
+    evaluated(prechecked(cache_ttl_seconds=ages[0]), floor(cache_ttl_seconds=ages[1]))
+
+    assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, min(ages), is_kept=is_kept)]
+
+
+SOURCES = {"selected": Source.SELECTED, "floor": Source.FLOOR}
+
+
+def both(shorter: Source, **policies: Policy) -> list[Prechecked]:
+    """Return two layers, of which one has the shorter deadline; their policies by name."""
+    return [
+        prechecked(
+            source=source,
+            policy=policies[name],
+            timeout_seconds=2.0 if source is shorter else 5.0,
+        )
+        for name, source in SOURCES.items()
+    ]
+
+
+@pytest.mark.parametrize("shorter", Source)
+def test_a_layer_whose_deadline_passes_sees_a_time_out_and_the_other_does_not(
+    shorter: Source, service: Service
+) -> None:
+    """A deadline is nobody else's: neither cut short, nor drawn out."""
+    service.takes_seconds = 3.0
+
+    tolerant = evaluated(*both(shorter, selected=LENIENT, floor=LENIENT))
+    assert tolerant.reason is None
+    assert tolerant.tolerated == ("timeout",)
+    assert tolerant.observation is (None if shorter is Source.FLOOR else GOOD)
+    assert service.looked_at == [2.0, 5.0]
+
+    service.answer_all(observation(endpoint_reachable=Status.FAILED))
+    refused = evaluated(*both(shorter, selected=LENIENT, floor=LENIENT))
+    assert refused.reason is Reason.DO_NOT_DELEGATE
+    assert refused.source is not shorter
+
+
+@pytest.mark.parametrize("shorter", Source)
+def test_a_call_that_one_layer_refuses_at_its_deadline_is_held_no_longer(
+    shorter: Source, service: Service
+) -> None:
+    service.takes_seconds = 3.0
+    strict = {name: STRICT if source is shorter else LENIENT for name, source in SOURCES.items()}
+
+    refused = evaluated(*both(shorter, **strict))
+
+    assert (refused.reason, refused.sub_reason) == (
+        Reason.EVIDENCE_UNAVAILABLE,
+        SubReason.TIMEOUT,
+    )
+    assert (refused.source, service.looked_at) == (shorter, [2.0])
+
+
+@pytest.mark.parametrize("shorter", Source)
+def test_what_an_answer_has_claimed_by_a_deadline_is_no_part_of_what_is_tolerated(
+    shorter: Source, service: Service
+) -> None:
+    service.takes_seconds = 3.0
+    service.so_far = Claims(frozenset({Verdict.DO_NOT_DELEGATE}), failed=False)
+
+    refused = evaluated(*both(shorter, selected=LENIENT, floor=LENIENT))
+
+    assert (refused.sub_reason, refused.source) == (SubReason.TIMEOUT, shorter)
+
+
+DENIED = observation(endpoint_reachable=Status.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("ages", "source"), [((10.0, 300.0), Source.FLOOR), ((300.0, 10.0), Source.SELECTED)]
+)
+def test_a_layer_is_not_spared_the_evidence_that_is_fresh_enough_for_it(
+    ages: tuple[float, float], source: Source, service: Service
+) -> None:
+    """The other finds it too old; nobody is asked anew about what is refused already."""
+    service.answer_all(DENIED.aged(60.0))
+
     found = evaluated(prechecked(cache_ttl_seconds=ages[0]), floor(cache_ttl_seconds=ages[1]))
 
-    assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, 0.0)]
-    assert found.cache_ttl_seconds == 0.0
+    assert (found.reason, found.source) == (Reason.DO_NOT_DELEGATE, source)
+    assert found.next_step == "retry_after 240 s"
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("ages", [(10.0, 300.0), (300.0, 10.0)])
+def test_only_a_layer_without_evidence_asks_by_its_own_terms(
+    ages: tuple[float, float], service: Service
+) -> None:
+    service.answer_all(GOOD.aged(60.0))
+    terms = [
+        {"cache_ttl_seconds": age, "timeout_seconds": 4.0 if age < 60 else 9.0} for age in ages
+    ]
+
+    found = evaluated(prechecked(**terms[0]), floor(**terms[1]))
+
+    assert found.reason is None
+    assert found.observation == (GOOD if ages[1] < 60 else GOOD.aged(60.0))
+    assert service.asked == [asked(PUBLIC_ORIGIN, 4.0, 10.0)]
 
 
 @pytest.mark.parametrize(
-    ("origins", "who"),
+    ("answer", "ages", "waited"),
     [
-        ((None, LOCAL_ORIGIN), [PUBLIC_ORIGIN, LOCAL_ORIGIN]),
-        ((LOCAL_ORIGIN, None), [LOCAL_ORIGIN, PUBLIC_ORIGIN]),
-        ((LOCAL_ORIGIN, OTHER_ORIGIN), [LOCAL_ORIGIN, OTHER_ORIGIN]),
-    ],
-)
-def test_two_services_are_asked_once_each(
-    origins: tuple[str | None, str | None], who: list[str], service: Service
-) -> None:
-    service.answers[who[0]] = CAUTION  # each demand looks at the answer of its own service
-    lenient = {"policy": Policy(on_caution=OnCaution.ALLOW), "timeout_seconds": 2.0}
-
-    found = evaluated(
-        prechecked(fixture_guild_origin=origins[0], **lenient),
-        floor(fixture_guild_origin=origins[1], cache_ttl_seconds=60.0),
-    )
-
-    assert service.asked == [asked(who[0], 2.0, 60.0), asked(who[1], 2.0, 60.0)]
-    assert found == Judgement(
-        server="weather",
-        endpoint=SHOWN,
-        tool="forecast",
-        observation=GOOD,
-        tolerated=("delegate_with_caution",),
-        guild_origin=who[1],
-        cache_ttl_seconds=60.0,
-        source=Source.FLOOR,
-    )
-
-
-@pytest.mark.parametrize(("takes_seconds", "left"), [(0.5, 1.5), (2.0, 0.0), (3.0, 0.0)])
-def test_two_services_share_one_deadline(
-    takes_seconds: float, left: float, service: Service
-) -> None:
-    service.takes_seconds = takes_seconds
-
-    evaluated(prechecked(timeout_seconds=2.0), floor(fixture_guild_origin=LOCAL_ORIGIN))
-
-    assert service.asked == [asked(PUBLIC_ORIGIN, 2.0, 300.0), asked(LOCAL_ORIGIN, left, 300.0)]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "waited"),
-    [
-        (GOOD, GOOD, True),
-        (GOOD.aged(5.0), GOOD, True),
-        (GOOD, GOOD.aged(5.0), True),
-        (GOOD.aged(5.0), GOOD.aged(5.0), False),
-        (GOOD.aged(5.0), EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS), True),
-        (EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS), GOOD.aged(5.0), True),
+        (GOOD, (60.0, 60.0), True),
+        (GOOD.aged(5.0), (60.0, 1.0), True),
+        (GOOD.aged(5.0), (1.0, 60.0), True),
+        (GOOD.aged(5.0), (60.0, 60.0), False),
+        (EvidenceUnavailable(SubReason.CONNECT, NO_CLAIMS), (60.0, 60.0), True),
     ],
 )
 def test_only_kept_evidence_is_had_without_waiting(
-    first: Any, second: Any, waited: bool, service: Service
+    answer: Any, ages: tuple[float, float], waited: bool, service: Service
 ) -> None:
     """Else the binding must be compared again: anything may have changed meanwhile."""
-    service.answers = {PUBLIC_ORIGIN: first, LOCAL_ORIGIN: second}
-    layers = [prechecked(policy=LENIENT), floor(policy=LENIENT, fixture_guild_origin=LOCAL_ORIGIN)]
+    service.answer_all(answer)
+    layers = [
+        prechecked(policy=LENIENT, cache_ttl_seconds=ages[0]),
+        floor(policy=LENIENT, cache_ttl_seconds=ages[1]),
+    ]
 
     assert asyncio.run(evaluate(layers))[1] is waited
 
@@ -685,7 +760,7 @@ def test_each_demand_decides_by_its_own_policy_and_the_first_that_refuses_wins(
 
     found = evaluated(
         prechecked(policy=selected, cache_ttl_seconds=60.0),
-        floor(policy=below),
+        floor(policy=below, cache_ttl_seconds=60.0),
     )
 
     assert found == Judgement(
@@ -702,35 +777,6 @@ def test_each_demand_decides_by_its_own_policy_and_the_first_that_refuses_wins(
         source=source,
     )
     assert service.asked == [asked(PUBLIC_ORIGIN, 5.0, 60.0)]
-
-
-def test_no_second_service_is_asked_about_a_refused_call(service: Service) -> None:
-    service.answers[LOCAL_ORIGIN] = CAUTION
-
-    found = evaluated(prechecked(fixture_guild_origin=LOCAL_ORIGIN), floor())
-
-    assert (found.reason, found.source) == (Reason.CAUTION_NOT_PERMITTED, Source.SELECTED)
-    assert found.guild_origin == LOCAL_ORIGIN
-    assert service.asked == [asked(LOCAL_ORIGIN, 5.0, 300.0)]
-
-
-def test_the_second_service_refuses_for_the_second_demand(service: Service) -> None:
-    service.answers[PUBLIC_ORIGIN] = EvidenceUnavailable(SubReason.TLS, NO_CLAIMS)
-
-    found = evaluated(prechecked(fixture_guild_origin=LOCAL_ORIGIN), floor())
-
-    assert found == Judgement(
-        reason=Reason.EVIDENCE_UNAVAILABLE,
-        sub_reason=SubReason.TLS,
-        server="weather",
-        endpoint=SHOWN,
-        tool="forecast",
-        error=SubReason.TLS,
-        guild_origin=PUBLIC_ORIGIN,
-        cache_ttl_seconds=300.0,
-        source=Source.FLOOR,
-    )
-    assert service.asked == [asked(LOCAL_ORIGIN, 5.0, 300.0), asked(PUBLIC_ORIGIN, 5.0, 300.0)]
 
 
 UNKNOWN_AND_CAUTION = observation(
@@ -784,13 +830,20 @@ def test_what_the_first_demand_tolerated_is_no_part_of_the_second_s_refusal(
     assert found.tolerated == ()
 
 
-def test_a_refusal_waits_for_the_evidence_that_both_would_take(service: Service) -> None:
-    """The shorter of the two ages is when the same call is asked about anew."""
-    service.answer_all(observation(endpoint_reachable=Status.FAILED).aged(10.0))
+@pytest.mark.parametrize(
+    ("policies", "seconds"), [((STRICT, LENIENT), 290), ((LENIENT, STRICT), 50)]
+)
+def test_a_refusal_lasts_as_long_as_the_evidence_of_the_layer_that_refuses(
+    policies: tuple[Policy, Policy], seconds: int, service: Service
+) -> None:
+    service.answer_all(observation(agent_card_signed=Status.UNKNOWN).aged(10.0))
 
-    found = evaluated(prechecked(cache_ttl_seconds=300.0), floor(cache_ttl_seconds=60.0))
+    found = evaluated(
+        prechecked(policy=policies[0], cache_ttl_seconds=300.0),
+        floor(policy=policies[1], cache_ttl_seconds=60.0),
+    )
 
-    assert found.next_step == "retry_after 50 s"
+    assert found.next_step == f"retry_after {seconds} s"
 
 
 # What is no refusal

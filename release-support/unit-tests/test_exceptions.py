@@ -32,7 +32,9 @@ def test_it_tells_the_innermost_line_of_ours() -> None:
 
 
 def test_without_a_line_of_ours_it_tells_the_class_alone() -> None:
-    assert str(unforeseen(raised(LookupError(SECRET)))) == "LookupError"
+    told = unforeseen(raised(LookupError(SECRET)))
+    assert str(told) == "LookupError"
+    assert told == Unforeseen("LookupError", module="", line=0)
 
 
 def test_it_tells_nothing_of_the_text() -> None:
@@ -43,6 +45,7 @@ def test_what_another_thread_met_is_told_as_it_was_there() -> None:
     origin = Unforeseen("KeyError", "guild_preflight.observe", 7)
     assert unforeseen(raised(UnforeseenError(origin))) == origin
     assert str(origin) == "KeyError in guild_preflight.observe, line 7"
+    assert str(UnforeseenError(origin)) == str(origin)
 
 
 def test_the_name_of_a_class_is_plain_and_cut_to_size() -> None:

@@ -14,7 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers import records
 from usr.plugins.agent_guild_preflight.helpers.commands.explain import command as explain
-from usr.plugins.agent_guild_preflight.helpers.commands.explain import saved_chats
+from usr.plugins.agent_guild_preflight.helpers.commands.explain import json_cursor, saved_chats
+from usr.plugins.agent_guild_preflight.helpers.commands.explain.json_cursor import (
+    NOT_TAKEN,
+    Cursor,
+    NotRead,
+)
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import contract, observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
@@ -304,6 +309,22 @@ It rested on no observation
   error         timeout: The deadline passed before the answer was whole.
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("sub_reason", "remedy"),
+    [
+        (SubReason.CLOCK, SubReason.CLOCK.remedy),
+        (SubReason.STALE, SubReason.STALE.remedy),
+        (SubReason.TIMEOUT, Reason.EVIDENCE_UNAVAILABLE.remedy),
+    ],
+)
+def test_a_sub_reason_may_have_its_own_remedy(root, agent, explained, sub_reason, remedy):
+    agent.keep(1, Reason.EVIDENCE_UNAVAILABLE, sub_reason, error=sub_reason)
+    save(root, agent.data)
+    output = explained("--last").text
+    assert f"\n  sub_reason   {sub_reason.value}: {sub_reason.sentence}\n" in output
+    assert f"\nWhat to do: {remedy}\n" in output
 
 
 def test_the_latest_was_allowed_of_a_subordinate(root, monkeypatch, explained):
@@ -814,3 +835,129 @@ def test_no_socket_is_opened(root, agent, explained, monkeypatch):
         monkeypatch.setattr(socket, name, refuse)
     for arguments in ((), ("--last",), ("chat", "--json")):
         assert explained(*arguments).code == 0
+
+
+# Reading a large text without building it
+
+
+def walked(cursor: Cursor) -> object:
+    """Return the value at a cursor, gone through in full."""
+    if cursor.opens == b"{":
+        return {key: walked(cursor) for key in cursor.members()}
+    if cursor.opens == b"[":
+        return [walked(cursor) for _ in cursor.items()]
+    return cursor.take(10**6)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=20), inner),
+    max_leaves=30,
+)
+
+
+@given(VALUES, st.sampled_from([None, 0, 1]), st.booleans())
+def test_what_a_cursor_goes_through_is_what_the_library_parses(value, indent, ascii_only):
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "replace")
+    expected = json.loads(text)
+    cursor = Cursor(text + b" \n")
+    assert walked(cursor) == expected
+    cursor.require_end()
+    taken = Cursor(b"\t" + text)
+    assert taken.take(len(text)) == expected
+    taken.require_end()
+    assert Cursor(text).take(len(text) - 1) is NOT_TAKEN
+    if text[0] in b"[{":
+        for end in range(len(text)):
+            with pytest.raises(NotRead):
+                Cursor(text[:end]).skip()
+
+
+@given(VALUES, VALUES)
+def test_a_cursor_passes_over_one_value_and_no_more(one, other):
+    text = json.dumps([one, other, {"a": one, "b": other}]).encode()
+    found = []
+    cursor = Cursor(text)
+    for number, _ in enumerate(cursor.items()):
+        if number < 2:
+            found.append(cursor.take(10**6))
+            continue
+        for key in cursor.members():
+            cursor.skip() if key == "a" else found.append(cursor.take(10**6))
+    cursor.require_end()
+    assert found == json.loads(json.dumps([one, other, other]))
+
+
+BROKEN = [
+    b"", b" ", b"[", b"]", b"[}", b"[[]", b'["', b'["\\"]', b"[1", b"[1 2]", b"[1,]x", b"[,]", b"[1,,2]",
+    b"{1:2}", b'{"a"}', b'{"a" 1}', b'{"a":}', b'{"a":1,}', b'{"a":1 "b":2}', b"{,}", b"truex", b"tru",
+    b"01", b"1.", b"-", b"+1", b"1e", b"nan", b"'a'", b"1" * 4301, b"\xff", b'"\xe9"', b"[[{]}]",
+    b"[] []",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=lambda text: ascii(text[:20]))
+def test_what_a_cursor_does_not_go_through(text):
+    def go_through() -> None:
+        cursor = Cursor(text)
+        walked(cursor)
+        cursor.require_end()
+
+    with pytest.raises(NotRead):
+        go_through()
+
+
+def test_how_deep_a_cursor_passes_over():
+    Cursor(b"[" * 1_000 + b"]" * 1_000).skip()
+    with pytest.raises(NotRead):
+        Cursor(b"[" * 1_010 + b"]" * 1_010).skip()
+
+
+def test_a_key_may_be_written_in_escapes(root, agent, explained):
+    """And the last of two that are the same counts, as it does for the library."""
+    agent.keep(1)
+    decisions = json.dumps(agent.records)
+    save_text(
+        root,
+        b'{"agents": [], "\\u0061gents": [{"data": {"%b": 7, "%b": %b}, "number": 4}], "name": "a",'
+        b'"n\\u0061me": "b"}'
+        % (DECISIONS.encode(), DECISIONS.replace(".", "\\u002e").encode(), decisions.encode()),
+    )
+    data = explained("--json").data
+    assert (data["chat"]["name"], data["left_out"]) == ("b", 0)
+    assert [one["agent"] for one in data["decisions"]] == [4]
+
+
+@pytest.mark.parametrize("place", ["log", "text", "list", "deeper"])
+def test_our_keys_elsewhere_in_a_chat_are_nothing(root, agent, explained, place):
+    """A message may quote a chat, and a log holds what a tool has said."""
+    agent.keep(1)
+    ours = {DECISIONS: agent.records}
+    more = {
+        "log": {"log": {"agents": [{"data": ours}], **ours}},
+        "text": {"text": json.dumps({"agents": [{"data": ours}]})},
+        "list": {"data": ours, DECISIONS: agent.records},
+        "deeper": {"log": [[{"agents": [{"data": ours}]}]]},
+    }[place]
+    save(root, {"data": ours, "history": json.dumps(ours), "list": [DECISIONS, ours]}, **more)
+    assert explained().text == f"{TITLE}\n{NO_DECISION}\n"
+
+
+def test_an_entry_too_long_to_be_ours(root, agent, explained):
+    agent.keep(1)
+    record = {**agent.records[0], "more": "x" * saved_chats.MAX_ENTRY_BYTES}
+    save(root, {DECISIONS: [record, *agent.records], LAST: record}, name="n" * 70_000)
+    data = explained("--json").data
+    assert (data["left_out"], len(data["decisions"]), data["chat"]["name"]) == (1, 1, None)
+
+
+def test_a_chat_of_too_many_parts_says_that_it_is_left_out(root, agent, explained, monkeypatch):
+    agent.keep(1)
+    save(root, agent.data, log=[[[]]] * 1_000)
+    assert explained("chat").code == 0
+    monkeypatch.setattr(json_cursor, "MAX_STEPS", 1_000)
+    found = explained("chat")
+    assert (found.code, found.errors) == (11, [])
+    assert found.output == (
+        f"{TITLE}\nIts chat.json has too many parts to be gone through; all of it is left out.\n"
+    )

@@ -21,6 +21,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -160,6 +161,18 @@ def chunks(content: bytes, size: int = 500, extension: bytes = b"", trailers: by
     return b"".join(framed) + b"0%s\r\n%s\r\n" % (extension, trailers)
 
 
+class Dated:
+    """Send a valid answer with dates, each so many seconds from then."""
+
+    def __init__(self, *dates: tuple[str, float]) -> None:
+        self._dates = dates
+
+    def play(self, line: Line) -> None:
+        now = time.time()
+        sent = [(name, formatdate(now + seconds, usegmt=True)) for name, seconds in self._dates]
+        line.send(http(GOOD, headers=[(name.encode(), date.encode()) for name, date in sent]))
+
+
 @dataclass(frozen=True)
 class Hear:
     """Wait for the client's first byte, so that a reset cannot come before its connection."""
@@ -280,6 +293,9 @@ def contradictions() -> Iterator[Case]:
         # Depth
         "17 levels": (depth, tail('"d":' + "[" * 16 + "]" * 16)),
         "100,000 levels": (depth, tail('"d":' + "[" * 100_000 + "]" * 100_000)),
+        "a megabyte of lists": (depth, tail('"d":[' + "[]," * 330_000 + "1]")),
+        "a megabyte of objects in a list": (depth, tail('"d":[' + "{}," * 330_000 + "1]")),
+        "10,001 brackets in a text": (depth, tail('"d":"' + "[" * 10_001 + '"')),
         "half a megabyte of brackets": (depth, b"[" * (MIB // 2)),
         "a megabyte of objects": (depth, b'{"a":' * 200_000),
         # JSON
@@ -417,8 +433,32 @@ def stored() -> Iterator[Case]:
         ("Cache-Status", "MARKER; hit"), ("Cache-Status", '"a b";hit;ttl=5'),
         ("Cache-Status", "a; fwd=miss, b; hit"), ("Cache-Status", "a; hit=?1"),
         ("Cache-Status", "a;ttl=3;hit"), ("cache-status", "a ; HIT"),
+        ("Cache-Status", "a; fwd=stale"), ("Cache-Status", "a; fwd=miss; fwd-status=304"),
+        ("Cache-Status", "a; fwd=partial"), ("Cache-Status", "a; fwd=miss; collapsed"),
+        ("Cache-Status", "HIT"), ("Cache-Status", 'a; fwd=miss; detail="MARKER; hit'),
+        ("Cache-Control", "max-age=0, stale-while-revalidate=60"),
+        ("CDN-Cache-Control", "max-age=60"), ("Surrogate-Control", "max-age=60"),
+        ("Edge-Control", "cache-maxage=1h"),
+        ("Warning", '110 MARKER "Response is Stale"'), ("Warning", "113"), ("Warning", '199 a "b'),
+        ("X-Cache-Lookup", "HIT from MARKER:3128"), ("X-Cache-Hits", "3"), ("X-Cache-Hits", "0, 1"),
+        ("X-Cache-Remote", "TCP_HIT from MARKER"), ("X-Cache-Detail", '"cache hit" from MARKER'),
+        ("X-Cache", "REVALIDATE from MARKER"), ("X-Cache", "TCP_REMOTE_HIT"),
+        ("X-Cache-Hit", "true"), ("X-From-Cache", "1"), ("X-Varnish", "32770 5"),
+        ("X-Varnish-Hits", "1"), ("X-Proxy-Cache", "HIT"), ("X-FastCGI-Cache", "STALE"),
+        ("X-Rack-Cache", "fresh"), ("X-LiteSpeed-Cache", "hit"), ("X-Vercel-Cache", "PRERENDER"),
+        ("X-Nextjs-Cache", "HIT"), ("X-Nextjs-Prerender", "1"), ("CDN-Cache", "HIT"),
+        ("Akamai-Cache-Status", "HitStale from child"), ("Fly-Cache-Status", "HIT"),
+        ("X-Swift-CacheTime", "3600"), ("Server-Timing", "cdn-cache; desc=HIT"),
+        ("Via", "http/1.1 MARKER (ApacheTrafficServer [uScHs f p eN])"),
+        ("Date", "Sat, 07 Mar 2015 07:08:09 GMT"),
+        ("Date", "Saturday, 07-Mar-15 07:08:09 GMT"), ("Date", "Sat Mar  7 07:08:09 2015"),
     ):  # fmt: skip
         yield Case(f"stored: {name}: {value}", SubReason.STALE, header(name, value))
+    for name, seconds in (("Expires", 3600), ("Expires", 10**9), ("Date", -3600), ("Date", -90)):
+        yield Case(f"stored: {name} of {seconds} s", SubReason.STALE, [Dated((name, seconds))])
+    lived = [Dated(("Date", -30), ("Expires", -20))]
+    yield Case("stored: a lifetime that is over", SubReason.STALE, lived)
+    yield from long_heads()
     twice = says(GOOD, headers=[(b"Age", b"0"), (b"Age", b"7")])
     yield Case("stored: a second Age", SubReason.STALE, twice)
     split = [(b"Cache-Control", b"max-age=0"), (b"Cache-Control", b"max-age=9")]
@@ -427,6 +467,37 @@ def stored() -> Iterator[Case]:
     yield Case("stored: said in a folded line", SubReason.STALE, ok(folded))
     late = JSON_TYPE + LENGTH + b"X-Filler: " + b"f" * (64 * 1024) + b"\r\nX-Cache: HIT\r\n"
     yield Case("stored: said behind 64 KiB of header", SubReason.STALE, ok(late))
+
+
+def long_heads() -> Iterator[Case]:
+    """As much of one header as HTTP lets through, of which a careless pattern reads each part anew."""
+    for name, value, sub_reason in (
+        ("Cache-Status", 'a; detail="' + '\\"' * 49_000, SubReason.STALE),
+        ("Cache-Status", "a; hit=?0" + " " * 98_000 + "; hit", SubReason.STALE),
+        ("Cache-Status", 'a; b="",' * 12_000 + "a; hit", SubReason.STALE),
+        ("Cache-Control", "max-age" + " " * 98_000 + "=1", SubReason.STALE),
+        ("Warning", '1"' * 49_000, SubReason.STALE),
+        ("X-Cache", "hi" * 48_000 + "t", SubReason.STALE),
+        ("X-Varnish", "1," * 48_000 + "1 2", SubReason.STALE),
+        ("Via", "[u" * 48_000 + "[uScH", SubReason.STALE),
+        ("Content-Type", "application/json" + " " * 97_000 + "x", SubReason.MEDIA_TYPE),
+    ):
+        case = f"a header of 98 kB: {name}: {value[:20]}"
+        type_sent = None if name == "Content-Type" else b"application/json"
+        script = says(GOOD, headers=[(name.encode(), value.encode())], content_type=type_sent)
+        yield Case(case, sub_reason, script)
+    many = [(b"Cache", b"")] * 10_000
+    yield Case("10,000 headers", SubReason.STALE, says(GOOD, headers=[*many, (b"Age", b"1")]))
+
+
+def clocks() -> Iterator[Case]:
+    """No stored answer can have these dates."""
+    for seconds in (90, 3600, 10**9):
+        yield Case(f"a Date {seconds} s ahead", SubReason.CLOCK, [Dated(("Date", seconds))])
+    for value in ("Thursday, 07-Mar-49 07:08:09 GMT", "7 Mar 9999 07:08"):
+        yield Case(f"a Date of {value}", SubReason.CLOCK, header("Date", value))
+    two = [Dated(("Date", 0), ("Date", 3600))]
+    yield Case("a second Date, far ahead", SubReason.CLOCK, two)
 
 
 def early_ends() -> Iterator[Case]:
@@ -718,8 +789,15 @@ def correct() -> Iterator[Case]:
         ("CF-Cache-Status", "DYNAMIC"), ("CF-Cache-Status", "MISS"), ("CF-Cache-Status", "BYPASS"),
         ("CF-Cache-Status", "EXPIRED"), ("Cache-Status", "a; fwd=miss; stored"),
         ("Cache-Status", "a; hit=?0"), ("Cache-Status", '"a; hit; b"; fwd=uri-miss'), ("ETag", '"x"'),
+        ("Date", "MARKER"),
+        ("Expires", "0"), ("X-Cache-Hits", "0"), ("X-Varnish", "32770"),
+        ("X-Cache-Lookup", "NONE from MARKER:3128"), ("CDN-Cache", "MISS"), ("Warning", "214"),
+        ("Akamai-Cache-Status", "Miss from child"), ("X-Vercel-Cache", "MISS"),
+        ("Server-Timing", "cdn-cache; desc=MISS"), ("Via", "1.1 varnish"),
     ):  # fmt: skip
         yield Case(f"fresh: {name}: {value}", None, header(name, value))
+    for dates in ((("Date", 0),), (("Date", -50),), (("Date", 60),), (("Date", 0), ("Expires", 0))):
+        yield Case(f"fresh: dates {dates}", None, [Dated(*dates)])
     yield Case("over TLS", None, says(GOOD), certificate="good")
     yield Case(
         "over TLS, without a closing alert", None, [*says(GOOD), Close()], certificate="good"
@@ -784,7 +862,7 @@ def tls(
 HOSTILE = [
     case
     for kinds in (
-        contradictions, statuses, redirects, media_types, encodings, stored, early_ends,
+        contradictions, statuses, redirects, media_types, encodings, stored, clocks, early_ends,
         framing, heads, slowness, interjections, handshakes,
     )
     for case in kinds()
@@ -852,9 +930,10 @@ async def play_one(case: Case, servers: dict[str, ssl.SSLContext]) -> Played:
         began = time.monotonic()
         outcome: Observation | BaseException
         try:
-            outcome = await observe.observe(
+            with observe.ask(
                 ENDPOINT, origin=origin, timeout_seconds=case.seconds, max_age_seconds=0
-            )
+            ) as inquiry:
+                outcome = await inquiry.observation(case.seconds)
         except Exception as error:
             outcome = error
         seconds = time.monotonic() - began

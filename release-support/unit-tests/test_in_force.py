@@ -113,10 +113,6 @@ def test_the_global_file_is_the_same_file_however_often_it_is_read() -> None:
         {"timeout_seconds": 2},
         {"timeout_seconds": 2, "floor": False},
         {"protected_servers": {"maps": "https://maps.example/"}},
-        # Nothing of it is in force, so nothing of it matters.
-        {"floor": None, "typo": 1},
-        {"floor": False, "timeout_seconds": "x", "policy": []},
-        {"protected_servers": []},
     ],
 )
 def test_without_a_floor_the_selected_file_alone_is_in_force(everywhere: object) -> None:
@@ -140,7 +136,7 @@ def test_a_misspelled_key_may_have_been_the_floor(typo: str) -> None:
         ("floor", ((typo, Problem.UNKNOWN_KEY),)),
     ]
     assert layers_in_force(selected, everywhere)[1].protected == approved()
-    assert len(layers_in_force(selected, {**everywhere, "floor": False})) == 1
+    assert len(layers_in_force({}, {**everywhere, "floor": False})) == 1
 
 
 # Two files and a floor
@@ -305,79 +301,106 @@ def test_a_specific_file_that_differs_by_its_floor_alone_is_another_file() -> No
     )
 
 
-# The local service
+# Who is told
 
 
 @pytest.mark.parametrize("floor", [None, False, True])
-@pytest.mark.parametrize(
-    ("selected", "everywhere", "honoured"),
-    [
-        (ORIGIN, ORIGIN, True),
-        (OTHER_ORIGIN, OTHER_ORIGIN, True),
-        (ORIGIN, OTHER_ORIGIN, False),
-        (ORIGIN, None, False),
-        (ORIGIN, "http://127.0.0.1:8081", False),
-        (ORIGIN, ORIGIN + "/", False),
-        (ORIGIN, "https://example.com", False),
-        (ORIGIN, [ORIGIN], False),
-    ],
-)
-def test_the_selected_file_s_local_service_counts_if_the_global_file_names_it(
-    selected: str, everywhere: object, honoured: bool, floor: bool | None
+@pytest.mark.parametrize("everywhere", [None, ORIGIN, OTHER_ORIGIN])
+@pytest.mark.parametrize("selected", [None, ORIGIN, OTHER_ORIGIN, "left out"])
+def test_the_service_is_the_one_that_the_global_file_names(
+    selected: str | None, everywhere: str | None, floor: bool | None
 ) -> None:
-    raw = {
-        "protected_servers": {"weather": URL},
-        "timeout_seconds": 1,
-        "allow_private_hosts": True,
-        "fixture_guild_origin": selected,
-    }
+    raw = {"protected_servers": {"weather": URL}, "timeout_seconds": 1}
+    if selected != "left out":
+        raw["fixture_guild_origin"] = selected
 
-    source, found = said(raw, {"fixture_guild_origin": everywhere, "floor": floor})[0]
+    found = said(raw, {"fixture_guild_origin": everywhere, "floor": floor})
 
-    assert source == "selected"
-    assert found == Configuration(
-        protected_servers=approved(),
-        timeout_seconds=1.0,
-        allow_private_hosts=True,
-        fixture_guild_origin=selected if honoured else None,
+    assert found[0] == (
+        "selected",
+        Configuration(
+            protected_servers=approved(), timeout_seconds=1.0, fixture_guild_origin=everywhere
+        ),
+    )
+    assert all(settings.fixture_guild_origin == everywhere for _, settings in found)
+
+
+@pytest.mark.parametrize("floor", [None, False, True])
+@pytest.mark.parametrize("everywhere", [None, False, True])
+@pytest.mark.parametrize("selected", [None, False, True])
+def test_a_private_host_is_told_where_both_files_permit_it(
+    selected: bool | None, everywhere: bool | None, floor: bool | None
+) -> None:
+    found = said(
+        {"allow_private_hosts": selected}, {"allow_private_hosts": everywhere, "floor": floor}
     )
 
-
-@pytest.mark.parametrize(
-    ("everywhere", "honoured"),
-    [
-        ({"fixture_guild_origin": ORIGIN, "typo": 1}, True),
-        ({"fixture_guild_origin": ORIGIN, "floor": "x"}, True),
-        ({"fixture_guild_origin": ORIGIN, "timeout_seconds": 0}, True),
-        ({}, False),
-        ({"Fixture_guild_origin": ORIGIN}, False),
-        (None, False),
-        ([ORIGIN], False),
-        (ORIGIN, False),
-        (UNREADABLE, False),
-    ],
-)
-def test_a_global_file_names_a_local_service_whatever_else_is_wrong_with_it(
-    everywhere: object, honoured: bool
-) -> None:
-    found = layers_in_force({"fixture_guild_origin": ORIGIN}, everywhere)[0].settings
-
-    assert found == Configuration(fixture_guild_origin=ORIGIN if honoured else None)
+    assert found[0][1] == Configuration(allow_private_hosts=selected is True and everywhere is True)
 
 
-@pytest.mark.parametrize("selected", [None, ORIGIN, OTHER_ORIGIN])
-def test_the_floor_keeps_its_own_local_service(selected: str | None) -> None:
-    everywhere = {"fixture_guild_origin": ORIGIN, "floor": True}
-    honoured = ORIGIN if selected == ORIGIN else None
+# A global file that is not valid, and whether it may have a floor.
+INVALID_GLOBAL: list[tuple[object, bool]] = [
+    ({"fixture_guild_origin": ORIGIN + "/"}, False),
+    ({"fixture_guild_origin": "https://example.com"}, False),
+    ({"fixture_guild_origin": [ORIGIN]}, False),
+    ({"Fixture_guild_origin": ORIGIN, "floor": False}, False),
+    ({"fixture_guild_origin": ORIGIN, "timeout_seconds": 0}, False),
+    ({"allow_private_hosts": "false"}, False),
+    ({"policy": []}, False),
+    ({"protected_servers": []}, False),
+    ({"Fixture_guild_origin": ORIGIN}, True),
+    ({"floor": "x"}, True),
+    (UNREADABLE, True),
+    (None, True),
+    ([ORIGIN], True),
+    (ORIGIN, True),
+]
 
-    assert said({"fixture_guild_origin": selected}, everywhere) == [
-        ("selected", Configuration(fixture_guild_origin=honoured)),
-        ("floor", Configuration(fixture_guild_origin=ORIGIN, floor=True)),
+
+OTHER_URL = "https://other.example/"
+
+
+@pytest.mark.parametrize("everywhere", [raw for raw, _ in INVALID_GLOBAL])
+def test_while_the_global_file_is_not_valid_nobody_is_told(everywhere: object) -> None:
+    """Whatever a specific file protects is refused, and the global file is what has to be mended."""
+    selected = {"protected_servers": {"weather": URL}}
+    ((_, problems),) = said(everywhere, everywhere)
+
+    assert said(selected, everywhere) == [
+        ("selected", Configuration(protected_servers=approved())),
+        ("floor", problems),
     ]
+    protected = layers_in_force(selected, everywhere)[1].protected
+    assert protected is None or protected == approved()
 
 
-def test_the_global_file_s_local_service_is_no_other_file_s() -> None:
-    assert said({}, {"fixture_guild_origin": ORIGIN}) == [("selected", Configuration())]
+@pytest.mark.parametrize("floor", [None, False, True])
+def test_an_invalid_global_file_protects_every_url_of_the_specific_one(floor: bool | None) -> None:
+    """By one name they may approve two; the global file's own only where it may be a floor."""
+    everywhere = {
+        "protected_servers": {"weather": OTHER_URL, "maps": OTHER_URL},
+        "timeout_seconds": 0,
+        "floor": floor,
+    }
+    selected = {"protected_servers": {"weather": URL, "tides": URL}}
+    found = layers_in_force(selected, everywhere)[1].protected
+
+    assert found is not None
+    urls = {(approval.name, approval.url) for approval in found.values()}
+    below = {("weather", OTHER_URL), ("maps", OTHER_URL)} if floor else set()
+    assert urls == {("weather", URL), ("tides", URL)} | below
+    assert all(name in found for name, _ in urls)
+
+
+@pytest.mark.parametrize(("everywhere", "may_have_floor"), INVALID_GLOBAL)
+@pytest.mark.parametrize("selected", [{}, {"protected_servers": {}}, {"timeout_seconds": 1}])
+def test_a_specific_file_that_protects_nothing_tells_nobody(
+    selected: object, everywhere: object, may_have_floor: bool
+) -> None:
+    layers = layers_in_force(selected, everywhere)
+
+    assert isinstance(layers[0].settings, Configuration)
+    assert len(layers) == 1 + may_have_floor
 
 
 # What a demand protects
@@ -635,19 +658,24 @@ def expected_of(selected: Any, everywhere: Any) -> list[tuple[str, Configuration
 
     if json.dumps(selected) == json.dumps(everywhere):
         return [("selected", read(selected))]
-    if isinstance(selected, dict):
-        origin, named = selected.get("fixture_guild_origin"), None
-        if isinstance(everywhere, dict):
-            named = everywhere.get("fixture_guild_origin")
-        if origin == ORIGIN and named != ORIGIN:
-            selected = {**selected, "fixture_guild_origin": None}
-    first = ("selected", read(selected, is_global=False))
+    here, globally = read(selected, is_global=False), read(everywhere)
+    if isinstance(here, Configuration) and isinstance(globally, Configuration):
+        both = {**selected, "fixture_guild_origin": everywhere.get("fixture_guild_origin")}
+        if not everywhere.get("allow_private_hosts"):
+            both["allow_private_hosts"] = False
+        here = read(both)
+    first = ("selected", here)
     if isinstance(everywhere, dict):
         says_no = any(everywhere.get("floor", ...) is nothing for nothing in (None, False))
         known = {*Configuration.__dataclass_fields__} - {"floor"}
-        if says_no or set(everywhere) <= known:
+        protects = "protected_servers" in selected if isinstance(selected, dict) else False
+        is_told = protects and isinstance(selected["protected_servers"], dict)
+        tells = (
+            is_told and selected["protected_servers"] and not isinstance(globally, Configuration)
+        )
+        if (says_no or set(everywhere) <= known) and not tells:
             return [first]
-    return [first, ("floor", read(everywhere, is_global=True))]
+    return [first, ("floor", globally)]
 
 
 @settings(max_examples=400)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from cryptography import x509
@@ -19,7 +19,11 @@ from stage.certificates import Authority
 from stage.tap import Tap
 from usr.plugins.agent_guild_preflight.helpers.commands.lint import redirects
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
-from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import Finding
+from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import (
+    STOPS_THE_GATE,
+    Finding,
+)
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import screen
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import Problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -99,11 +103,11 @@ class Folder:
         return output.findings
 
     def warning(self, *arguments: str, stops: bool = False) -> list[str]:
-        """Return the only finding, a warning; `stops`: the gate does not run with it."""
+        """Return the only finding, a warning; `stops`: a problem, the gate does not run with it."""
         output = self.lint(*arguments)
         expected = (0, "no problems, 1 warning")
         if stops:
-            expected = (12, "no problems, 1 warning; nothing is checked here")
+            expected = (12, "1 problem, no warnings; nothing is checked here")
         assert (output.code, output.count) == expected
         assert len(output.findings) == 1
         return output.findings[0]
@@ -145,6 +149,7 @@ class TestInForce:
             "selected": {"file": GLOBAL, "scope": "global"},
             "others": [{"file": DEFAULT, "scope": "default", "counts_for": "nothing"}],
             "protected": ["weather"],
+            "headers": {},
             "problems": [],
             "warnings": [],
         }
@@ -184,13 +189,17 @@ class TestInForce:
             "protected: nothing",
         ]
 
-    def test_a_profile_of_a_plugin(self, folder):
-        folder.put("plugins/_team/plugin.yaml", "name: _team")
-        folder.put(f"plugins/_team/agents/cook/{NAME}/config.json", {"protected_servers": WEATHER})
+    @pytest.mark.parametrize("plugin", ["plugins/_team", "usr/plugins/team", PLUGIN])
+    def test_a_profile_of_a_plugin(self, folder, plugin):
+        file = f"{plugin}/agents/cook/{NAME}/config.json"
+        folder.put(file, {"protected_servers": WEATHER})
         arguments = ("--profile", "cook")
-        selected = f"in force: plugins/_team/agents/cook/{NAME}/config.json (profile)"
-        assert folder.lint(*arguments).head[0] == selected
-        folder.put("plugins/_team/.toggle-0")
+        if plugin != PLUGIN:
+            assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
+            folder.put(f"{plugin}/plugin.yaml", "name: team")
+        assert folder.lint(*arguments).head[0] == f"in force: {file} (profile)"
+        assert f"counts for other agents: {file} (profile)" in folder.lint().head
+        folder.put(f"{plugin}/.toggle-0")
         assert folder.lint(*arguments).head[0] == f"in force: {DEFAULT} (default)"
 
     def test_a_floor_stays_in_force(self, folder):
@@ -271,7 +280,7 @@ problem unknown_key: {}: certificate is not a setting.
         Problem.NOT_A_SERVER,
         '{"protected_servers": {"weather": 5}}',
         """
-problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url and tools.
+problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url, tools and headers.
   What to do: Write "<URL>", or {{"url": "<URL>", "tools": {{"<tool>": "sha256:<digest>"}}}}.
 """,
     ),
@@ -304,7 +313,7 @@ problem not_a_number: {}: timeout_seconds must be a number of seconds.
         '{"protected_servers": {}, "timeout_seconds": 60}',
         """
 problem out_of_range: {}: timeout_seconds is outside its limits.
-  What to do: Write a number within the limits: timeout_seconds more than 0, at most 15; cache_ttl_seconds 0 to 86400.
+  What to do: Write a number within the limits: timeout_seconds 0.1 to 15; cache_ttl_seconds 0 to 86400.
 """,
     ),
     (
@@ -330,6 +339,14 @@ payment_claim_holds, independent_evidence.
         """
 problem not_local_origin: {}: fixture_guild_origin must be http://127.0.0.1:<port> or http://[::1]:<port>.
   What to do: Write the origin of a service on this machine, with nothing after the port.
+""",
+    ),
+    (
+        Problem.NOT_HEADER_NAMES,
+        '{"protected_servers": {"weather": {"url": "https://mcp.example.com/mcp", "headers": "x"}}}',
+        """
+problem not_header_names: {}: protected_servers.weather.headers must be a list of header names, each at most once.
+  What to do: Write a list such as ["authorization"]; [] permits no header, and null permits any.
 """,
     ),
     (
@@ -496,6 +513,54 @@ class TestFaults:
             "  It is gone, may not be read, or is larger than 64 MiB."
         )
 
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"usr/projects/shop/.a0proj/agents/agent0/{NAME}/config.json",
+            PROJECT,
+            PROFILE,
+            f"usr/plugins/team/agents/agent0/{NAME}/config.json",
+            f"plugins/_team/agents/agent0/{NAME}/config.json",
+            f"{PLUGIN}/agents/agent0/{NAME}/config.json",
+            f"agents/agent0/{NAME}/config.json",
+            GLOBAL,
+            f"{NAME}/config.json",
+            DEFAULT,
+        ],
+    )
+    @pytest.mark.parametrize("target", ["gone", "config.json", "folder"])
+    def test_a_link_to_nothing(self, folder, file, target):
+        """The gate refuses every MCP call, though the framework takes it for no file at all."""
+        for plugin in ("usr/plugins/team", "plugins/_team"):
+            folder.put(f"{plugin}/plugin.yaml", f"name: {plugin}")
+        path = folder.root / file
+        if target == "folder" and file in (GLOBAL, DEFAULT):
+            target = "gone"
+        if target == "folder":
+            path.parent.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.symlink_to("gone")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.symlink_to(path.name if target == "config.json" else target)
+        output = folder.lint(*SHOP)
+        assert (output.code, output.head[0].split(" (")[0]) == (12, f"in force: {file}")
+        assert output.head[-1].startswith("protected: nobody can tell")
+        assert output.findings[0][:2] == [
+            f"problem unreadable: {file}: The file cannot be read as plain JSON, or is gone.",
+            "  It, or a folder on the way to it, is a link that leads nowhere.",
+        ]
+
+    def test_a_link_to_nothing_for_others(self, folder):
+        """It is a problem of theirs."""
+        path = folder.root / PROJECT
+        path.parent.mkdir(parents=True)
+        path.symlink_to("gone")
+        assert folder.warning()[:2] == [
+            f"warning other_file_invalid: {PROJECT}: This file is not valid; it is not in force here.",
+            "  The file cannot be read as plain JSON, or is gone.",
+        ]
+
     def test_a_default_file_that_is_gone(self, folder):
         (folder.root / DEFAULT).unlink()
         assert folder.lint().findings == [
@@ -563,8 +628,21 @@ class TestNearest:
             "  What to do: Remove the key, or write the name of a setting."
         )
 
+    # Warnings: the settings
 
-# Warnings: the settings
+    def test_after_200_keys_that_are_no_settings(self, folder):
+        """The rest is named without a proposal, and that is said; long ones are like none."""
+        keys = ["x" * 65, *(f"polici_{number:03}" for number in range(202))]
+        folder.put(GLOBAL, dict.fromkeys(keys, 1))
+        findings = folder.lint().findings
+        lines = [found[1] for found in findings if len(found) == 3]
+        assert len(findings) == 203
+        assert lines == (
+            ["  Nearest: policy at the top level."] * 200
+            + ["  Nearest: not looked for, after 200 other keys."] * 2
+        )
+        problems = folder.as_json()["problems"]
+        assert [one["nearest"] for one in problems[-3:]] == ["policy", None, None]
 
 
 class TestSettings:
@@ -657,13 +735,35 @@ class TestSettings:
         folder.put(PROJECT, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.warning(*SHOP) == [
             f"warning fixture_ignored: {PROJECT}: The file names a local service that the global "
-            "file does not name, so it is ignored, and the public service is asked.",
+            "file does not name, so it is ignored, and the service that the global file names is "
+            "asked.",
             f"  It names {origin}.",
             "  What to do: Name the same fixture_guild_origin in the global config.json, or remove "
             "it here.",
         ]
         folder.put(GLOBAL, {"protected_servers": WEATHER, "fixture_guild_origin": origin})
         assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_private_endpoints_that_the_global_file_does_not_permit(self, folder):
+        folder.put(GLOBAL, {"protected_servers": WEATHER})
+        folder.put(PROJECT, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.warning(*SHOP) == [
+            f"warning private_hosts_ignored: {PROJECT}: The file permits private endpoints, and the "
+            "global file does not, so that is ignored.",
+            "  What to do: Set allow_private_hosts to true in the global config.json as well, or "
+            "remove it here.",
+        ]
+        folder.put(GLOBAL, {"protected_servers": WEATHER, "allow_private_hosts": True})
+        assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    @pytest.mark.parametrize("protected", [WEATHER, {}])
+    def test_a_global_file_that_is_not_valid_and_has_no_floor(self, folder, protected):
+        """It says who is told, so it is a problem wherever anything is protected."""
+        folder.put(GLOBAL, {"protected_servers": {}, "timeout_seconds": 60})
+        folder.put(PROJECT, {"protected_servers": protected})
+        said = folder.lint(*SHOP)
+        assert said.code == (12 if protected else 0)
+        assert said.count == ("1 problem, no warnings" if protected else "no problems, 1 warning")
 
     def test_unavailable_evidence_is_allowed(self, folder):
         folder.put(GLOBAL, {"protected_servers": WEATHER, "policy": {"on_unavailable": "allow"}})
@@ -787,8 +887,8 @@ class TestApprovals:
         assert folder.warning() == [
             "warning url_private: weather: The gate refuses the approved URL: it is private.",
             f"  {cause}",
-            "  What to do: Set allow_private_hosts to true, and name a local service in "
-            "fixture_guild_origin, in this file and in the global config.json.",
+            "  What to do: Set allow_private_hosts to true, in this file and in the global "
+            "config.json, and name a local service in fixture_guild_origin of the global one.",
         ]
 
     def test_a_private_url_for_a_local_service(self, folder):
@@ -891,6 +991,18 @@ class TestMcpSettings:
     def test_no_server_of_the_name_but_one_like_it(self, folder):
         folder.serve({"wether": {"url": "https://other.example.com/"}, "x": {"url": URL + "/"}})
         assert folder.warning()[1] == "  Nearest name in the MCP settings: wether."
+
+    def test_no_server_of_the_name_and_too_many_others(self, folder):
+        """The first names are compared with all, the rest with none, and that is said."""
+        folder.serve({f"server_{number}": {"url": URL + "x"} for number in range(4_000)})
+        names = [f"sever_{number}" for number in range(6)]
+        folder.put(GLOBAL, {"protected_servers": dict.fromkeys(names, URL)})
+        details = [finding[1] for finding in folder.lint().findings]
+        nearest = [f"  Nearest name in the MCP settings: server_{number}." for number in range(6)]
+        left_out = "  The nearest name was not looked for: there are too many."
+        compared = details.count(left_out)
+        assert 0 < compared < 6
+        assert details == nearest[: 6 - compared] + [left_out] * compared
 
     def test_no_mcp_settings_at_all(self, folder):
         (folder.root / SETTINGS).unlink()
@@ -1024,13 +1136,53 @@ class TestMcpSettings:
             "  What to do: Set verify to true, or leave it out.",
         ]
 
-    @pytest.mark.parametrize("name", ["Host", "x_forwarded_host", " X-Original-URL "])
+    @pytest.mark.parametrize("name", ["X-Team", "author.ization"])
+    def test_a_header_that_the_entry_does_not_list(self, folder, name):
+        entry = {"url": URL, "headers": ["AUTHORIZATION", "x_key"]}
+        folder.put(GLOBAL, {"protected_servers": {"weather": entry}})
+        folder.serve(
+            {"weather": {"url": URL, "headers": {"Authorization": "SECRET", name: "SECRET"}}}
+        )
+        assert folder.warning() == [
+            "warning header_not_listed: weather: The MCP settings have a header that the entry does "
+            "not list, so every call will be refused.",
+            f"  {name}. In {SETTINGS}.",
+            "  What to do: Find out who wrote it; then add its name to headers of the entry, or "
+            "remove the header.",
+        ]
+        folder.serve({"weather": {"url": URL, "headers": {"Authorization": "SECRET"}}})
+        assert folder.lint().count == "no problems, no warnings"
+
+    def test_the_headers_that_a_server_may_get_are_shown(self, folder):
+        entries = {
+            "weather": {"url": URL, "headers": ["X-Key", "Authorization"]},
+            "maps": {"url": f"{URL}/maps", "headers": []},
+            "tides": f"{URL}/tides",
+        }
+        folder.put(GLOBAL, {"protected_servers": entries})
+        assert folder.lint().head[-2:] == [
+            "headers of weather: authorization, x-key",
+            "headers of maps: none",
+        ]
+        assert folder.as_json()["headers"] == {"weather": ["authorization", "x-key"], "maps": []}
+
+    def test_only_headers_that_both_files_permit_are_shown(self, folder):
+        for file, headers in ((GLOBAL, ["x-key", "x-team"]), (PROJECT, ["X-Key", "X-Other"])):
+            servers = {"weather": {"url": URL, "headers": headers}}
+            folder.put(
+                file, {"protected_servers": servers} | ({"floor": True} if file == GLOBAL else {})
+            )
+        assert folder.lint(*SHOP).head[-1] == "headers of weather: x-key"
+
+    @pytest.mark.parametrize(
+        "name", ["Host", "x_forwarded_host", " X-Original-URL ", "X.Real.IP", "l5d-dst-override"]
+    )
     def test_a_header_that_names_another_host(self, folder, name):
         headers = {"Authorization": "SECRET", name: "SECRET.example.org"}
         folder.serve({"weather": {"url": URL, "headers": headers}})
         assert folder.warning() == [
             "warning header_names_host: weather: A header in the MCP settings names another host, "
-            "so every call will be refused.",
+            "or sends calls elsewhere, so every call will be refused.",
             f"  {name}. In {SETTINGS}.",
             "  What to do: Remove the header.",
         ]
@@ -1094,6 +1246,8 @@ class TestMcpSettings:
 
 
 class TestShadows:
+    FORGED = "extensions/python/_functions/helpers/plugins/get_plugin_config"
+
     @pytest.fixture(autouse=True)
     def _protected(self, folder):
         folder.put(GLOBAL, {"protected_servers": WEATHER})
@@ -1101,7 +1255,7 @@ class TestShadows:
     def test_the_plugin_is_not_there(self, folder):
         (folder.root / PLUGIN / "plugin.yaml").unlink()
         assert folder.warning(stops=True) == [
-            f"warning plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
+            f"problem plugin_missing: {PLUGIN}: The plugin is not there, so nothing is checked.",
             f"  What to do: Put it into the folder {PLUGIN}, with its plugin.yaml.",
         ]
 
@@ -1124,7 +1278,7 @@ class TestShadows:
     def test_the_hook_is_not_there(self, folder):
         (folder.root / PLUGIN / HOOK).unlink()
         assert folder.warning(stops=True) == [
-            f"warning hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
+            f"problem hook_missing: {PLUGIN}/{HOOK}: The plugin's hook is not there, so nothing is "
             "checked.",
             "  What to do: Install the plugin anew.",
         ]
@@ -1143,7 +1297,7 @@ class TestShadows:
     def test_the_plugin_is_switched_off(self, folder, place):
         folder.put(f"{place}/.toggle-0")
         assert folder.warning(*SHOP, stops=True) == [
-            f"warning switched_off: {place}/.toggle-0: This file switches the plugin off, so "
+            f"problem switched_off: {place}/.toggle-0: This file switches the plugin off, so "
             "nothing is checked.",
             "  What to do: Remove the file, or switch the plugin on in Agent Zero.",
         ]
@@ -1164,8 +1318,8 @@ class TestShadows:
         folder.put(f"{PLUGIN}/.toggle-1")
         folder.put(f"usr/agents/agent0/{NAME}/.toggle-0")
         assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
-            ["warning switched_off", f"{PLUGIN}/.toggle-0"],
-            ["warning switched_off", f"usr/agents/agent0/{NAME}/.toggle-0"],
+            ["problem switched_off", f"{PLUGIN}/.toggle-0"],
+            ["problem switched_off", f"usr/agents/agent0/{NAME}/.toggle-0"],
         ]
         folder.put(f"usr/agents/agent0/{NAME}/.toggle-1")
         assert [block[0].split(": ")[:2] for block in folder.lint().findings] == [
@@ -1191,7 +1345,7 @@ class TestShadows:
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")
         folder.put(f"{place}/{HOOK}")
         assert folder.warning(*SHOP, stops=True) == [
-            f"warning hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
+            f"problem hook_replaced: {place}/{HOOK}: This file takes the place of the plugin's "
             "hook, so nothing is checked.",
             "  What to do: Find out who wrote it; remove or rename it.",
         ]
@@ -1207,7 +1361,7 @@ class TestShadows:
     def test_a_name_that_the_framework_takes_for_the_hook_s(self, folder, name):
         file = f"usr/{HOOK.rpartition('/')[0]}/{name}"
         folder.put(file)
-        assert folder.warning(stops=True)[0].startswith(f"warning hook_replaced: {file}: ")
+        assert folder.warning(stops=True)[0].startswith(f"problem hook_replaced: {file}: ")
 
     def test_files_that_do_not_replace_it(self, folder):
         folder.put("plugins/zzz/plugin.yaml", "name: zzz")  # by name after ours
@@ -1229,6 +1383,7 @@ class TestShadows:
             f"usr/agents/cook/{NAME}/.toggle-0",
             f"agents/cook/{HOOK}",
             f"plugins/_team/agents/cook/{HOOK}",
+            f"agents/cook/{FORGED}/start/_10_helpful.py",
         ],
     )
     def test_the_same_for_other_agents(self, folder, file):
@@ -1236,9 +1391,207 @@ class TestShadows:
         folder.put(file)
         assert folder.warning() == [
             f"warning shadowed_elsewhere: {file}: For agents of another project or profile this "
-            "file switches the plugin off or takes the place of its hook.",
+            "file switches the plugin off, takes the place of its hook, or may change its settings.",
             "  What to do: Run lint with that project or profile to see more.",
         ]
+
+    def obstacles(self, folder, *arguments, sure=False):
+        """Return what may keep the gate from running, each by its code and the file."""
+        output = folder.lint(*arguments)
+        number = len(output.findings)
+        perhaps = "" if sure else "perhaps "
+        assert (output.code, output.count) == (
+            12,
+            f"{number} problem{'s' * (number > 1)}, no warnings; {perhaps}nothing is checked here",
+        )
+        found = [block[0].removeprefix("problem ").split(": ")[:2] for block in output.findings]
+        problems = folder.as_json(*arguments)["problems"]
+        assert [[each["problem"], each["file"]] for each in problems] == found
+        return found
+
+    IMITATIONS: ClassVar = {
+        "a class that says so": 'class A(Extension):\n    __module__ = "_45_agent_guild_preflight"',
+        "whatever it says": 'class A(Extension):\n    __module__ = "_45_" + NAME',
+        "one that is told": "A.__module__ = NAME",
+        "one that is told by name": 'setattr(A, "__module__", NAME)',
+        "one that is made": 'A = type("A", (Extension,), {"__module__": NAME})',
+        "a module of another name": "__name__ = NAME",
+        "one that is given": 'globals()["__name__"] = NAME',
+        "one in a loop": "for __name__ in NAMES: pass",
+        "one from a namesake": "from usr.plugins.first._45_agent_guild_preflight import A",
+        "the namesake itself": "from usr.plugins.first import _45_agent_guild_preflight as other",
+        "one that is imported": "import first._45_agent_guild_preflight",
+        "one that is called so": "from first import name as __name__",
+        "a name in a text": 'load("first._45_agent_guild_preflight")',
+        "a file of its name": 'load("_45_agent_guild_preflight.py")',
+        "too large to be read": "#" * 300_000,
+        "too deep to be read": "x = " + "-" * 100_000 + "1",
+    }
+
+    @pytest.mark.parametrize("source", IMITATIONS.values(), ids=IMITATIONS)
+    def test_a_hook_that_may_go_by_the_name_of_ours(self, folder, source):
+        file = "usr/extensions/python/tool_execute_before/_10_helpful.py"
+        folder.put(file, source)
+        assert folder.lint().findings == [
+            [
+                f"problem hook_imitated: {file}: This file can give its hook the name of the "
+                "plugin's own, so perhaps nothing is checked.",
+                "  What to do: Find out who wrote it, and read it; remove it unless it does "
+                "something else.",
+            ]
+        ]
+        assert self.obstacles(folder) == [["hook_imitated", file]]
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            '"""Runs before _45_agent_guild_preflight."""\nclass A(Extension):\n    pass',
+            "# after _45_agent_guild_preflight",
+            'NAME = "agent_guild_preflight"',
+            "print(A.__module__, __name__, A.__name__)",
+            'if __name__ == "__main__": pass',
+            'getattr(A, "__name__")',
+            "def (",
+            "nul\0",
+            "\udc80",
+        ],
+    )
+    def test_hooks_that_do_not(self, folder, source):
+        """One that cannot be read as Python gives no class, and the framework fails on it."""
+        folder.put("usr/extensions/python/tool_execute_before/_10_helpful.py", source)
+        assert folder.lint().count == "no problems, no warnings"
+
+    @pytest.mark.parametrize(
+        ("place", "counts"),
+        [
+            ("usr/projects/shop/.a0proj/agents/agent0", True),
+            ("usr/projects/shop/.a0proj", True),
+            ("usr/agents/agent0", True),
+            ("plugins/zzz/agents/agent0", True),
+            ("agents/agent0", True),
+            ("usr", True),
+            ("plugins/_first", True),
+            (PLUGIN, True),
+            ("plugins/zzz", False),
+            ("", False),
+        ],
+    )
+    def test_hooks_that_come_before_ours(self, folder, place, counts):
+        for plugin in ("_first", "zzz"):
+            folder.put(f"plugins/{plugin}/plugin.yaml", f"name: {plugin}")
+        file = f"{place}/extensions/python/tool_execute_before/_10_helpful.py".lstrip("/")
+        folder.put(file, "__name__ = NAME")
+        if counts:
+            assert self.obstacles(folder, *SHOP) == [["hook_imitated", file]]
+        else:
+            assert folder.lint(*SHOP).count == "no problems, no warnings"
+
+    def test_a_namesake_in_the_plugin_s_own_folder(self, folder):
+        file = f"{PLUGIN}/{HOOK.replace('_45_', 'A._45_')}"
+        folder.put(file)
+        assert self.obstacles(folder, sure=True) == [["hook_replaced", file]]
+
+    @pytest.mark.parametrize("moment", ["start", "end"])
+    @pytest.mark.parametrize(
+        "place",
+        [
+            "usr/projects/shop/.a0proj/agents/agent0",
+            "usr/projects/shop/.a0proj",
+            "usr/agents/agent0",
+            "plugins/zzz/agents/agent0",
+            "agents/agent0",
+            "usr",
+            "plugins/zzz",
+            "usr/plugins/zzz",
+            PLUGIN,
+            "",
+        ],
+    )
+    def test_settings_that_may_be_forged(self, folder, place, moment):
+        """By an extension of the framework's own reading, anywhere it counts."""
+        if place.endswith("zzz") or "zzz" in place:
+            folder.put(f"{place.split('/agents')[0]}/plugin.yaml", "name: zzz")
+        file = f"{place}/{self.FORGED}/{moment}/_10_helpful.py".lstrip("/")
+        folder.put(file)
+        assert folder.lint(*SHOP).findings == [
+            [
+                f"problem settings_hooked: {file}: The framework runs this file when it reads "
+                "settings, so perhaps other settings are in force than the files say, or none.",
+                "  What to do: Find out who wrote it, and read it; remove it unless it leaves this "
+                "plugin's settings alone.",
+            ]
+        ]
+        assert self.obstacles(folder, *SHOP) == [["settings_hooked", file]]
+
+    def test_the_plugin_s_own_hooks_may_forge_its_settings(self, folder):
+        """It has none."""
+        folder.put(f"{PLUGIN}/hooks.py")
+        assert self.obstacles(folder) == [["settings_hooked", f"{PLUGIN}/hooks.py"]]
+        assert not (CHECKOUT / "hooks.py").exists()
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"{FORGED}/start/_10_helpful.txt",
+            f"{FORGED}/_10_helpful.py",
+            f"{FORGED.replace('get_', 'save_')}/start/_10_helpful.py",
+        ],
+    )
+    def test_files_that_forge_nothing(self, folder, file):
+        folder.put(f"usr/{file}")
+        assert folder.lint().count == "no problems, no warnings"
+
+    NAMED_NONE = "usr/projects/none/.a0proj"
+
+    @pytest.mark.parametrize(
+        "file",
+        [
+            f"{NAMED_NONE}/{NAME}/.toggle-0",
+            f"{NAMED_NONE}/agents/agent0/{NAME}/.toggle-0",
+            f"{NAMED_NONE}/{HOOK}",
+            f"{NAMED_NONE}/{FORGED}/end/_10_helpful.py",
+        ],
+    )
+    def test_a_project_that_is_named_none(self, folder, file):
+        """The framework keeps one list for it and for chats without a project."""
+        folder.put(f"{self.NAMED_NONE}/project.json", "{}")
+        assert folder.lint().count == "no problems, no warnings"
+        folder.put(file)
+        assert folder.lint().findings == [
+            [
+                f"problem shared_with_none: {file}: The framework confuses agents without a project "
+                "or profile with those of one that is named none; this file, which is for the "
+                "others, counts for both, so perhaps nothing is checked.",
+                "  What to do: Rename the project or the profile that is named none, and restart "
+                "Agent Zero.",
+            ]
+        ]
+        assert self.obstacles(folder) == [["shared_with_none", file]]
+        within = folder.lint("--project", "none")
+        assert (within.code, len(within.findings)) == (12, 1)
+        assert "shared_with_none" not in within.findings[0][0]
+        assert folder.lint(*SHOP).code == 0
+
+    def test_a_project_named_none_is_off_where_chats_without_one_are(self, folder):
+        folder.put(f"{PLUGIN}/.toggle-0")
+        folder.put(f"{self.NAMED_NONE}/{NAME}/.toggle-1")
+        output = folder.lint("--project", "none")
+        assert [block[0].split(": ")[:2] for block in output.findings] == [
+            ["problem shared_with_none", f"{PLUGIN}/.toggle-0"],
+            ["warning switch_overruled", f"{PLUGIN}/.toggle-0"],
+        ]
+        assert output.code == 12
+
+    def test_a_profile_that_is_named_none(self, folder):
+        file = f"usr/agents/none/{NAME}/.toggle-0"
+        folder.put(file)
+        assert self.obstacles(folder, "--profile", "") == [["shared_with_none", file]]
+        assert folder.warning()[0].startswith(f"warning shadowed_elsewhere: {file}: ")
+
+    @pytest.mark.parametrize("name", ["None", "NONE", "none "])
+    def test_no_other_name_is_shared(self, folder, name):
+        folder.put(f"usr/projects/{name}/.a0proj/{NAME}/.toggle-0")
+        assert folder.warning()[0].startswith("warning shadowed_elsewhere: ")
 
     def test_a_switch_in_another_plugin_counts_for_nobody(self, folder):
         folder.put("plugins/_team/plugin.yaml", "name: _team")
@@ -1318,7 +1671,10 @@ class TestNothingIsSent:
             for name in names:
                 monkeypatch.setattr(module, name, refuse)
         output = busy.lint(*SHOP)
-        assert (output.code, output.count) == (12, "1 problem, 8 warnings; nothing is checked here")
+        assert (output.code, output.count) == (
+            12,
+            "2 problems, 7 warnings; nothing is checked here",
+        )
         assert "SECRET" not in str(output) + json.dumps(busy.as_json(*SHOP))
 
     def test_nothing_is_written(self, busy):
@@ -1345,7 +1701,7 @@ class TestNothingIsSent:
             env={**os.environ, "PYTHONPATH": ""},
         )
         assert done.stdout.splitlines()[-2:] == [
-            "1 problem, 8 warnings; nothing is checked here",
+            "2 problems, 7 warnings; nothing is checked here",
             "12 []",
         ]
         assert done.stderr == ""
@@ -1482,10 +1838,29 @@ class TestNetwork:
             ("mailto:me", Finding.REDIRECT_UNCLEAR),
             ("https://[/mcp/", Finding.REDIRECT_UNCLEAR),
             ("https://mcp.example.com:x/mcp/", Finding.REDIRECT_UNCLEAR),
+            ("/" + "a" * 8191, Finding.REDIRECT_PATH),
+            ("/" + "a" * 8192, Finding.REDIRECT_UNCLEAR),
         ],
     )
     def test_kinds_of_redirect(self, location, finding):
         assert redirects.kind_of_redirect(URL, location) is finding
+
+    def test_some_at_the_same_time(self, monkeypatch):
+        """A process has only so many connections; each URL has its deadline when its turn comes."""
+        asked, most = 0, 0
+
+        async def ask(url):
+            nonlocal asked, most
+            asked += 1
+            most = max(most, asked)
+            await asyncio.sleep(0.01)
+            asked -= 1
+
+        monkeypatch.setattr(redirects, "_ask", ask)
+        urls = [f"https://{number}.example.com/" for number in range(100)]
+        endpoints = [screen(url) for url in urls]
+        assert redirects.ask(endpoints) == [(url, None) for url in urls]
+        assert most == redirects.MAX_CONNECTIONS
 
     @pytest.mark.parametrize("status", [b"301 M", b"302 F", b"303 S", b"307 T", b"308 P"])
     def test_a_redirect(self, folder, status):
@@ -1583,7 +1958,12 @@ class TestNetwork:
 
 def test_every_warning_is_shown_here_whole():
     text = Path(__file__).read_text()
-    assert [finding.value for finding in Finding if f"warning {finding.value}: " not in text] == []
+    words = {True: "problem", False: "warning"}
+    assert [
+        finding.value
+        for finding in Finding
+        if f"{words[finding in STOPS_THE_GATE]} {finding.value}: " not in text
+    ] == []
 
 
 def test_every_finding_has_its_words():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib.util
 import logging
 import re
 import socket
@@ -27,7 +28,7 @@ import pytest
 import yaml
 from local_guild.answers import CHECKS, answer_body
 from local_guild.wire import Line, Script, Send, Stall, Wait, WireServer, answer
-from usr.plugins.agent_guild_preflight.helpers.exceptions import UnforeseenError
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen, UnforeseenError
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import (
     cache,
     request,
@@ -41,8 +42,13 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.contract import (
 )
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import Endpoint
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observe import observe, recall
-from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import EvidenceUnavailable
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observe import recall
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
+    NO_CLAIMS,
+    Claims,
+    EvidenceUnavailable,
+)
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Verdict
 from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -71,15 +77,33 @@ def held_until(event: threading.Event) -> Callable[[bytes], Script]:
     return lambda head: [Wait(event), *healthy(head)]
 
 
-def ask(
+async def ask(
     server: WireServer | str,
     url: str = URL,
     *,
     ttl: float = TTL_SECONDS,
     seconds: float = PATIENCE_SECONDS,
-) -> Coroutine[Any, Any, Observation]:
+) -> Observation:
+    with inquiry(server, url, ttl=ttl, seconds=seconds) as asked:
+        return await asked.observation(seconds)
+
+
+def inquiry(
+    server: WireServer | str,
+    url: str = URL,
+    *,
+    ttl: float = TTL_SECONDS,
+    seconds: float = PATIENCE_SECONDS,
+    is_kept: bool | None = None,
+) -> room.Inquiry:
     origin = server if isinstance(server, str) else server.origin
-    return observe(at(url), origin=origin, timeout_seconds=seconds, max_age_seconds=ttl)
+    return room.ask(
+        at(url),
+        origin=origin,
+        timeout_seconds=seconds,
+        max_age_seconds=ttl,
+        is_kept=is_kept,
+    )
 
 
 def outcome(waiting: Coroutine[Any, Any, Observation]) -> Observation:
@@ -239,6 +263,16 @@ def test_no_answer_leads_to_a_second_request(status: bytes) -> None:
         assert (server.connections, len(server.requests)) == (1, 1)
 
 
+@pytest.mark.parametrize("is_kept_to", [True, False])
+def test_a_body_of_one_mebibyte_is_read_and_one_more_byte_is_too_much(is_kept_to: bool) -> None:
+    body = answer_body(URL).ljust(1024 * 1024 + (not is_kept_to))
+    with WireServer([Send(answer(body))]) as server:
+        if is_kept_to:
+            assert outcome(ask(server))
+        else:
+            assert refusal(ask(server)).sub_reason is SubReason.TOO_LARGE
+
+
 # --- What an observation says of itself, and what a refusal carries ------------------------
 
 
@@ -378,6 +412,14 @@ def test_the_reader_decides_how_old_is_fresh_enough(clock: list[float]) -> None:
     assert newer.observed_at != made.observed_at
 
 
+@pytest.mark.parametrize("ttl", [0.001, 1.0])
+def test_any_age_above_zero_is_one(clock: list[float], ttl: float) -> None:
+    with WireServer(healthy) as server:
+        assert not outcome(ask(server, ttl=ttl)).cached
+        assert outcome(ask(server, ttl=ttl)).cached
+        assert len(server.requests) == 1
+
+
 def test_another_reader_may_find_the_same_one_too_old(clock: list[float]) -> None:
     with WireServer(healthy) as server:
         outcome(ask(server))
@@ -406,6 +448,32 @@ def test_ages_run_on_the_clock_that_runs_while_the_machine_sleeps() -> None:
 
     before, now, after = boot(), cache.boot_seconds(), boot()
     assert before <= now <= after
+
+
+@pytest.mark.parametrize(
+    ("clocks", "counts_sleep"),
+    [
+        ({"CLOCK_BOOTTIME": 7, "CLOCK_MONOTONIC": 1}, 7.0),  # Linux
+        ({"CLOCK_MONOTONIC": 1}, 1.0),  # macOS
+        ({}, 0.5),  # Windows
+    ],
+)
+def test_each_system_has_its_own_name_for_that_clock(
+    monkeypatch: pytest.MonkeyPatch, clocks: dict[str, int], counts_sleep: float
+) -> None:
+    """On a machine that has never slept the clocks agree, so here each one tells its own name."""
+    for name in ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"):
+        monkeypatch.delattr(time, name, raising=False)
+    for name, number in clocks.items():
+        monkeypatch.setattr(time, name, number, raising=False)
+    monkeypatch.setattr(time, "clock_gettime", float, raising=False)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.5)
+    specification = importlib.util.spec_from_file_location(cache.__name__, cache.__file__)
+    assert specification is not None
+    assert specification.loader is not None
+    there = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(there)
+    assert there.boot_seconds() == counts_sleep
 
 
 def test_one_is_kept_for_each_origin_and_each_exact_url() -> None:
@@ -516,6 +584,83 @@ def test_without_a_ttl_every_caller_asks_alone() -> None:
         seen = asyncio.run(call())
         assert len(server.requests) == 6
     assert len({one.requested_at for one in seen}) == 6
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_one_request_serves_two_deadlines(ttl: float) -> None:
+    """At the first there is a timeout, with what was claimed by then; the answer comes later."""
+    go = threading.Event()
+    body = answer(answer_body(URL, {"protocol_handshake": "failed"}))
+
+    async def call() -> tuple[EvidenceUnavailable, Observation]:
+        with inquiry(server, ttl=ttl) as asked:
+            with pytest.raises(EvidenceUnavailable) as caught:
+                await asked.observation(SHORT_SECONDS)
+            go.set()
+            return caught.value, await asked.observation(PATIENCE_SECONDS)
+
+    with WireServer([Send(body[:80]), Wait(go), Send(body[80:])]) as server:
+        early, seen = asyncio.run(call())
+        assert (server.connections, len(server.requests)) == (1, 1)
+    assert (early.sub_reason, early.claims) == (SubReason.TIMEOUT, NO_CLAIMS)
+    assert (seen.verdict, seen.cached) == (Verdict.DO_NOT_DELEGATE, False)
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_what_is_claimed_between_two_deadlines_counts_at_the_second_only(ttl: float) -> None:
+    go = threading.Event()
+    whole = answer(b"do_not_delegate" * 2)
+    script = [Send(whole[:-20]), Wait(go), Send(whole[-20:-1]), Stall()]
+
+    async def call() -> list[Claims]:
+        claims = []
+        with inquiry(server, ttl=ttl, seconds=2 * SHORT_SECONDS) as asked:
+            for seconds in (SHORT_SECONDS, 2 * SHORT_SECONDS):
+                with pytest.raises(EvidenceUnavailable) as caught:
+                    await asked.observation(seconds)
+                claims.append(caught.value.claims)
+                go.set()
+        return claims
+
+    with WireServer(script) as server:
+        first, second = asyncio.run(call())
+    assert (first, second.verdicts) == (NO_CLAIMS, {Verdict.DO_NOT_DELEGATE})
+
+
+def test_an_answer_is_there_at_every_later_deadline() -> None:
+    async def call() -> list[Observation]:
+        with inquiry(server) as asked:
+            return [await asked.observation(seconds) for seconds in (PATIENCE_SECONDS, 0.1, 0.0)]
+
+    with WireServer(healthy) as server:
+        first, *others = asyncio.run(call())
+        assert [one is first for one in others] == [True, True]
+        assert len(server.requests) == 1
+
+
+def test_a_request_of_nobody_else_s_may_leave_an_answer_behind() -> None:
+    """One of those whom it serves keeps evidence, and another wants it anew."""
+
+    async def call() -> Observation:
+        with inquiry(server, ttl=0, is_kept=True) as asked:
+            return await asked.observation(PATIENCE_SECONDS)
+
+    with WireServer(healthy) as server:
+        outcome(ask(server))
+        made = outcome(call())
+        assert not made.cached
+        assert outcome(ask(server)).observed_at == made.observed_at
+        assert len(server.requests) == 2
+
+
+def test_a_question_that_is_left_ends_the_request_of_nobody_else_s() -> None:
+    async def call() -> None:
+        with inquiry(server, ttl=0) as asked, pytest.raises(EvidenceUnavailable):
+            await asked.observation(SHORT_SECONDS)
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+        assert server.wait_until_closed(PATIENCE_SECONDS)
 
 
 def test_callers_who_are_refused_get_an_exception_each() -> None:
@@ -708,6 +853,60 @@ def test_who_joined_is_served_after_the_deadline_of_who_started() -> None:
         assert len(server.requests) == 1
 
 
+def test_who_joins_what_is_under_way_is_served_after_its_first_deadline() -> None:
+    go = threading.Event()
+
+    async def call() -> Observation:
+        (starter,) = await boarded(ask(server, seconds=SHORT_SECONDS))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        (joiner,) = await boarded(ask(server))
+        await asyncio.wait({starter})
+        assert isinstance(starter.exception(), EvidenceUnavailable)
+        go.set()
+        return await joiner
+
+    with WireServer(held_until(go)) as server:
+        assert asyncio.run(call())
+        assert len(server.requests) == 1
+
+
+def test_a_request_ends_by_the_latest_deadline_of_those_that_joined(
+    ours: single_flight.SingleFlight,
+) -> None:
+    async def call() -> None:
+        (starter,) = await boarded(ask(server, seconds=SHORT_SECONDS))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        (joiner,) = await boarded(ask(server, seconds=2 * SHORT_SECONDS))
+        await asyncio.wait({starter, joiner})
+        assert isinstance(starter.exception(), EvidenceUnavailable)
+        assert isinstance(joiner.exception(), EvidenceUnavailable)
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+        assert server.wait_until_closed(PATIENCE_SECONDS)
+    landed(ours)
+
+
+@pytest.mark.parametrize("ttl", [0, TTL_SECONDS])
+def test_a_request_that_is_cancelled_under_its_caller_is_unforeseen(
+    ours: single_flight.SingleFlight, ttl: float
+) -> None:
+    async def cancel_all() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    async def call() -> None:
+        (task,) = await boarded(ask(server, ttl=ttl))
+        assert server.wait_for_requests(1, PATIENCE_SECONDS)
+        on_loop(ours, cancel_all())
+        with pytest.raises(UnforeseenError) as caught:
+            await task
+        assert caught.value.origin == Unforeseen("CancelledError")
+
+    with WireServer([Stall()]) as server:
+        asyncio.run(call())
+
+
 def test_nobody_joins_after_the_deadline_of_who_started() -> None:
     go = threading.Event()
 
@@ -898,6 +1097,7 @@ def test_the_thread_ends_when_it_is_idle_and_starts_anew(
         for number in (1, 2, 3):
             outcome(ask(server, ttl=0))
             assert len(seen) == number
+            assert seen[-1].daemon  # a process that ends does not wait for it
             seen[-1].join(PATIENCE_SECONDS)
             assert not seen[-1].is_alive()
             assert ours._loop is None
@@ -913,7 +1113,7 @@ def test_the_thread_does_not_end_under_a_request(ours: single_flight.SingleFligh
         loop = ours._loop
         assert loop is not None
         # What the idle time of an earlier request would do now.
-        loop.call_soon_threadsafe(ours._retire)
+        loop.call_soon_threadsafe(ours._retire, loop)
         loop.call_soon_threadsafe(go.set)
         return await task
 

@@ -21,6 +21,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 from helpers.mcp_handler import MCPConfig
+from hypothesis import given
+from hypothesis import strategies as st
 from local_guild.wire import Close, Endless, Reset, Script, Send, Stall, WireServer, answer
 from stage.certificates import Authority
 from stage.folder import GLOBAL, AgentZero
@@ -706,22 +708,49 @@ def exposed(name: str, description: str = "") -> dict[str, Any]:
 
 
 def test_names_are_not_paired_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    digests = 0
-    original = difference.digest
+    written: list[int] = []
+    original = difference.canonical
 
-    def count(definition: Any) -> str:
-        nonlocal digests
-        digests += 1
-        return original(definition)
+    def count(definition: Any) -> bytes:
+        text = original(definition)
+        written.append(len(text))
+        return text
 
-    old = [exposed(f"old{number}", str(number)) for number in range(40)]
-    new = [exposed(f"new{number}", str(number)) for number in range(40)]
-    pins = {each["name"]: original(each) for each in old}
-    monkeypatch.setattr(difference, "digest", count)
+    old = [exposed(f"old{number}", "d" * 1_000 + str(number)) for number in range(40)]
+    new = [exposed(f"new{number}", "d" * 1_000 + str(number)) for number in range(40)]
+    pins = {each["name"]: difference.digest(each) for each in old}
+    monkeypatch.setattr(difference, "canonical", count)
     assert {each.state for each in compare(pins, new, {})} == {"new", "gone"}
-    assert digests == 0
+    assert written == []
     few = compare(dict(list(pins.items())[:20]), new[:20], {})
     assert [each.old_name for each in few] == [each.tool.replace("new", "old") for each in few]
+    # Each definition is written out once, and for each pair no more than a name.
+    assert sum(size > 1_000 for size in written) == 20
+
+
+DEFINITIONS = st.fixed_dictionaries(
+    {
+        "name": st.text(),
+        "description": st.none() | st.text(),
+        "input_schema": st.recursive(
+            st.none() | st.text() | st.integers() | st.floats(),
+            lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        ),
+    }
+)
+
+
+@given(DEFINITIONS, st.text() | st.just("\ud800"))
+def test_a_renamed_tool_is_found_whatever_it_is(tool: dict[str, Any], name: str) -> None:
+    """By the digest that it had under the old name; what has none is not found."""
+    pin = difference.digest({**tool, "name": name})
+    if name == tool["name"]:
+        return
+    (found, *others) = compare({name: pin}, [tool], {})
+    assert [found.state.value, found.old_name] == (
+        ["renamed", name] if pin else [found.state, None]
+    )
+    assert len(others) == (0 if pin else 1)
 
 
 def test_one_old_name_is_given_to_one_tool_only() -> None:
@@ -855,9 +884,10 @@ URL_MISMATCH = [
     "What to do: Find out who changed the URL; then make both files say the same, byte for byte.",
 ]
 TRANSPORT_ALTERED = [
-    "tools: transport_altered: The URL is the approved one, but TLS verification is off or a "
-    "header names another host.",
-    "What to do: Set verify to true and remove the header from the server's MCP settings.",
+    "tools: transport_altered: The URL is the approved one, but TLS verification is off, or a "
+    "header sends the call elsewhere or is not permitted.",
+    "What to do: Set verify to true in the server's MCP settings, and remove the header there; lint "
+    "names it.",
 ]
 
 
@@ -1224,3 +1254,15 @@ def test_the_log_is_quiet_for_the_while_only(
         assert zero.run("pin", "tools").errors == [f"connects to {server.origin}/mcp"]
     assert caplog.records == []
     assert logging.root.manager.disable == logging.DEBUG
+
+
+@pytest.mark.parametrize("headers", [[], ["authorization", "x-key"]])
+def test_the_entry_keeps_the_headers_that_are_named(zero: Folder, headers: list[str]) -> None:
+    """Whoever pastes it takes nothing away."""
+    with mcp_server(listing(tool())) as server:
+        url = f"{server.origin}/mcp"
+        zero.set_mcp(tools={"type": "streamable-http", "url": url})
+        approved = {"tools": {"url": url, "tools": {}, "headers": [*reversed(headers)]}}
+        zero.configure(protected_servers=approved)
+        data = zero.data("pin", "tools")
+    assert data["protected_servers"]["tools"]["headers"] == headers

@@ -1,4 +1,4 @@
-"""The policy, exhaustively, against the rules as the README tells them to an operator."""
+"""The policy, exhaustively, against the rules as the documentation tells them to an operator."""
 
 from itertools import chain, combinations, product
 

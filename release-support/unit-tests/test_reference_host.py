@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -28,6 +29,7 @@ from helpers import (  # noqa: E402
     persist_chat,
     plugins,
     responses_tools,
+    settings,
 )
 from helpers.llm_result import LLMResult, ResponseItem  # noqa: E402
 from helpers.mcp_handler import MCPConfig  # noqa: E402
@@ -97,6 +99,9 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setenv(files.ROOT_VARIABLE, str(tmp_path))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.syspath_prepend(str(tmp_path))
+    for name in modules_of_usr():  # they come back: who imported them before holds on to them
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(settings, "_settings", None)
     known = set(AgentContext._contexts)
     extension.clear_caches()
     MCPConfig.update("")
@@ -105,8 +110,12 @@ def root(tmp_path, monkeypatch):
     MCPConfig.update("")
     for id in set(AgentContext._contexts) - known:
         AgentContext.remove(id)
-    for name in [name for name in sys.modules if name == "usr" or name.startswith("usr.")]:
+    for name in modules_of_usr():
         del sys.modules[name]
+
+
+def modules_of_usr():
+    return [name for name in sys.modules if name == "usr" or name.startswith("usr.")]
 
 
 def write(root, path, text=""):
@@ -448,8 +457,9 @@ def test_names_exposure_and_dead_servers(root, urls):
 def test_a_project_merges_its_servers_over_the_global_settings(root, urls):
     use_servers(urls)
     live = {"url": urls["streamable-http"], "type": "streamable-http"}
-    settings = {"mcp_servers": json.dumps({"mcpServers": {"srv": live, "other": live}})}
-    write(root, "usr/settings.json", json.dumps(settings))
+    saved = {"mcp_servers": json.dumps({"mcpServers": {"srv": live, "other": live}})}
+    write(root, "usr/settings.json", json.dumps(saved))
+    settings.reload_settings()
     project_file = "usr/projects/p/.a0proj/mcp_servers.json"
     write(root, project_file, json.dumps({"mcpServers": {"SRV": {"url": urls["sse"]}}}))
     agent = make_agent(project="p")
@@ -467,8 +477,27 @@ def test_a_project_merges_its_servers_over_the_global_settings(root, urls):
         agent.process_tools('{"tool_name": "other.echo", "tool_args": {"text": "project"}}')
     )
     assert tool_results(agent) == ["echo project"]
+    write(root, "usr/settings.json", "{}")
+    assert MCPConfig.get_for_agent(agent) is config, "settings are kept until they are reloaded"
+    write(root, project_file, json.dumps({"mcpServers": {"SRV": live}}))
+    edited = MCPConfig.get_for_agent(agent)
+    assert [server.type for server in edited.servers] == ["streamable-http"] * 2
+    assert [server.type for server in config.servers] == ["sse", "streamable-http"]
     write(root, project_file, "{ broken")
     assert MCPConfig.get_for_agent(agent) is MCPConfig.get_instance()
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("srv.echo", "srv_echo"),
+        ("wört_.écho", "w_rt__cho"),
+        ("öö.ö", "a0_tool"),
+        (f"{'s' * 60}.echo", "s" * 52),
+    ],
+)
+def test_an_alias_is_a_cut_name_and_a_digest(name, slug):
+    assert re.fullmatch(f"{slug}_[0-9a-f]{{8}}", responses_tools._native_name(name))
 
 
 # Parallel
@@ -481,6 +510,7 @@ def test_parallel_children_work_in_contexts_of_their_own(root, urls):
         "usr/settings.json",
         json.dumps({"mcp_servers": json.dumps({"mcpServers": {"srv": live}})}),
     )
+    settings.reload_settings()
     add_hook(
         root,
         "usr",

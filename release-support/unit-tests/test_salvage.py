@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
+    ALL_CLAIMS,
     NO_CLAIMS,
     Claims,
     read_claims,
@@ -82,7 +83,11 @@ FAILED = Claims(failed=True)
         ('{"failed": [], "failed": ["endpoint_reachable"]}', FAILED),
         ('{"failed": ["endpoint_reachable"', FAILED),
         ('{"failed": ["something_else"], "unknowns": []}', FAILED),
-        # In any escaped spelling.
+        # In any escaped spelling, capitals among them.
+        (r'{"verdict": "\u0044o_not_delegate"}', verdicts(NO)),
+        (r'{"verdict": "\u0044\u004F\u005F\u004E\u004F\u0054_delegate"}', verdicts(NO)),
+        (r'{"status": "\u0046AILED"}', FAILED),
+        ("do_not_delegate_with_caution", verdicts(NO, CAUTION)),
         (r'{"verdict": "\u0064o_not_delegat\u0065"}', verdicts(NO)),
         (r'{"verdict": "do_not_deleg\u0061te', verdicts(NO)),
         (r'{"\u0063heck": "endpoint_reach\u0061ble", "statu\u0073": "f\u0061iled"}', FAILED),
@@ -110,10 +115,57 @@ def test_claims(text: str, expected: Claims) -> None:
         '{"check": "no_failed_check_s", "failure": "unfailed"}',
         '{"failed": [], "unknowns": ["endpoint_reachable"], "scored": ["agent_card_signed"]}',
         '{"detail": [{"type": "missing", "loc": ["query", "url"]}]}',
+        r'{"headline": "do\u00e9_not_delegate", "name": "fail\u00ed"}',
+        "status: failedover",
+        "not_failed: 3",
+        "failed to send",
+        "[failed]",
+        "unfailed: all over",
+        'x"failed" : [ ]',
     ],
 )
 def test_what_claims_nothing(text: str) -> None:
     assert claimed(text) == NO_CLAIMS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failed: 3",
+        "failed=3",
+        "status : failed",
+        "status=failed",
+        "' failed '",
+        f'"{" " * 64}failed"',
+        '"failed\\\\"',
+        '"failed" : [ 1 ]',
+        '"failed" : []"failed"',
+        '"failed": [], "x": "failed"',
+        '"failed',
+        "(failed:)",
+    ],
+)
+def test_a_claim_of_any_form(text: str) -> None:
+    assert claimed(text) == FAILED
+
+
+@pytest.mark.parametrize("text", ["failed, ", '"failed": [],'])
+def test_an_answer_that_is_full_of_the_word_claims_it(text: str) -> None:
+    """And everything else: it is not read word by word."""
+    assert claimed(text * 1_000) == NO_CLAIMS
+    assert claimed(text * 1_001) == ALL_CLAIMS == Claims(frozenset(Verdict), failed=True)
+
+
+def test_an_answer_that_is_full_of_escaped_letters_claims_everything() -> None:
+    assert claimed(r"\u00e9" * 10_000) == NO_CLAIMS
+    assert claimed(r"\u00e9" * 10_001) == ALL_CLAIMS
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3, 31, 5_000])
+def test_a_claim_of_json_within_json_within_json(runs: int) -> None:
+    text = "".join(f"{chr(92) * runs}u00{ord(letter):02x}" for letter in "Do_Not_Delegate")
+    assert claimed(text) == verdicts(NO)
+    assert claimed(f'{{{chr(92) * runs}"status{chr(92) * runs}":{chr(92) * runs}"failed') == FAILED
 
 
 def test_a_complete_claim_survives_every_truncation() -> None:

@@ -19,6 +19,7 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
 )
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.reasons import (
+    OWN_REMEDIES,
     NextStep,
     Reason,
     Refusal,
@@ -56,7 +57,7 @@ SUB_REASONS = {
     "host_syntax host_not_public number_like_host port not_canonical too_long "
     "private_needs_local_service",
     "evidence_unavailable": "resolve connect tls timeout http_status redirect media_type "
-    "content_encoding too_large stale protocol",
+    "content_encoding too_large stale clock protocol",
     "evidence_inconsistent": "encoding json duplicate_key depth number shape target check_set "
     "status summary verdict",
 }
@@ -94,6 +95,19 @@ def test_every_word_has_one_sentence_of_its_own(vocabulary: type[StrEnum]) -> No
         assert sentence.isprintable()
         assert sentence.endswith(".")
         assert sentence[0].isupper()
+
+
+def test_every_reason_has_one_remedy_and_some_sub_reasons_have_their_own() -> None:
+    own = {SubReason.STALE, SubReason.CLOCK}
+    remedies = [reason.remedy for reason in Reason] + [sub.remedy for sub in own]
+
+    assert set(OWN_REMEDIES) == own
+    assert all(sub.remedy == sub.reason.remedy for sub in SubReason if sub not in own)
+    assert len(set(remedies)) == len(remedies)
+    for remedy in remedies:
+        assert remedy.isprintable()
+        assert remedy.endswith(".")
+        assert remedy[0].isupper()
 
 
 def test_no_word_means_two_things() -> None:

@@ -30,8 +30,19 @@ evidence_unavailable
     content_encoding: The answer was encoded.
     too_large: The answer was larger than 1 MiB.
     stale: A cache on the way answered instead of the service.
+      What to do: Take the cache out of the way to the service: a proxy of this network, or one before the service. If there is none, this machine's clock is ahead: set it.
+    clock: The answer is dated in the future: this machine's clock is behind, or the service's ahead.
+      What to do: Set this machine's clock, and see that something keeps it right (NTP). If it is right, the service's is wrong: try again later.
     protocol: The answer was not whole, correct HTTP.
-"""
+"""  # noqa: E501
+CLOCK = """\
+evidence_unavailable
+  The preflight service gave no usable answer.
+  What to do: Try again later; see the sub-reason. on_unavailable says what a missing answer means.
+  Next step: retry_later. The same call may be tried again later.
+    clock: The answer is dated in the future: this machine's clock is behind, or the service's ahead.
+      What to do: Set this machine's clock, and see that something keeps it right (NTP). If it is right, the service's is wrong: try again later.
+"""  # noqa: E501
 TIMEOUT = """\
 evidence_unavailable
   The preflight service gave no usable answer.
@@ -63,8 +74,11 @@ def printed(reason: Reason, only: SubReason | None = None) -> str:
         f"  {reason.sentence}",
         f"  What to do: {reason.remedy}",
         f"  Next step: {reason.next_step.value}. {reason.next_step.sentence}",
-        *(f"    {sub.value}: {sub.sentence}" for sub in subs),
     ]
+    for sub in subs:
+        lines.append(f"    {sub.value}: {sub.sentence}")
+        if sub.remedy != reason.remedy:
+            lines.append(f"      What to do: {sub.remedy}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -82,6 +96,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("url_mismatch", URL_MISMATCH),
         ("evidence_unavailable", EVIDENCE_UNAVAILABLE),
         ("timeout", TIMEOUT),
+        ("clock", CLOCK),
         # As a refusal names it.
         ("evidence_unavailable (timeout)", TIMEOUT),
         (" timeout ", TIMEOUT),
@@ -106,7 +121,11 @@ def test_each_sub_reason_with_its_reason(capsys, sub_reason):
     assert output == printed(sub_reason.reason, sub_reason)
     (found,) = json.loads(told(capsys, sub_reason.value, "--json"))["reasons"]
     assert found["sub_reasons"] == [
-        {"sub_reason": sub_reason.value, "sentence": sub_reason.sentence}
+        {
+            "sub_reason": sub_reason.value,
+            "sentence": sub_reason.sentence,
+            "remedy": sub_reason.remedy,
+        }
     ]
 
 

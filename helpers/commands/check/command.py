@@ -3,8 +3,8 @@
 Rules of this module:
 
 1. The judgement is that of `evaluation`, asked as the gate asks it: every layer prechecks the
-   call before anything is sent, and the first that refuses decides. A layer after that one is
-   undecided, here as there.
+   call before anything is sent, and the first that refuses decides. A layer that would decide
+   after that one is undecided, here as there.
 2. Tools are not looked at: which ones a server exposes is not known without connecting to it.
    So pins are left aside, but for an empty table, and the tool is taken to be there.
 3. With `--url` the binding is left aside as well: the URL is judged as if every file in force
@@ -30,7 +30,7 @@ from ...settings.locations import Locations, normalize_name
 from ...settings.problems import InvalidConfiguration
 from ...untrusted import visible
 from ..shared import network
-from ..shared.findings import STOPS_THE_GATE, Found
+from ..shared.findings import Found
 from ..shared.mcp_settings import read_mcp_settings
 from ..shared.obstacles import found_obstacles
 from ..shared.output import Exit, Output
@@ -76,9 +76,7 @@ def run(arguments: argparse.Namespace) -> Output:
     locations, name, url = arguments.locations, normalize_name(arguments.name or ""), arguments.url
     if not name and url is None:
         arguments.usage_error("name a server, or a URL with --url")
-    if stopped := [
-        found for found in found_obstacles(locations) if found.finding in STOPS_THE_GATE
-    ]:
+    if stopped := [found for found in found_obstacles(locations) if found.is_problem]:
         return _not_checked(stopped)
     layers = locations.layers()
     protections = (
@@ -95,7 +93,7 @@ def run(arguments: argparse.Namespace) -> Output:
 
 
 def _not_checked(found: Sequence[Found]) -> Output:
-    """Say that the gate does not run: whatever it would decide, every call goes on."""
+    """Say that the gate does not run, or may not: what it would decide says nothing of a call."""
     lines = [f"{one.subject}: {one.finding.sentence}" for one in found]
     lines.append(f"What to do: {found[0].finding.remedy}")
     data = [{"warning": one.finding.value, "subject": one.subject} for one in found]
@@ -157,8 +155,7 @@ def _judge(protections: Sequence[Protection]) -> tuple[Judgement, int | None]:
     prechecked = precheck_all(protections)
     if isinstance(prechecked, Judgement):
         return prechecked, None
-    for origin in dict.fromkeys(protection.origin for protection in protections):
-        network.announce(f"sends {prechecked[0].endpoint.url} to {origin}")
+    network.announce(f"sends {prechecked[0].endpoint.url} to {protections[0].origin}")
     started = time.monotonic()
     judgement = _evaluate(prechecked)
     return judgement, round((time.monotonic() - started) * 1000)

@@ -52,8 +52,7 @@ def report(
     Returns:
         The output.
     """
-    origins = list(dict.fromkeys(protection.origin for protection in protections))
-    asked = [] if milliseconds is None else origins
+    asked = [] if milliseconds is None else [protections[0].origin]
     files = [_file_row(locations, layer, protections, judgement) for layer in layers]
     lines = _table_of_fields(
         ("server", _server(protections, judgement)),
@@ -91,7 +90,9 @@ def _file_row(
     file = locations.shown(locations.file_of(layer.source).path)
     if isinstance(layer.settings, InvalidConfiguration):
         return layer.source.value, "not valid; does not protect this server", file
-    sources = [protection.source for protection in protections]
+    # The order in which they decide, see `evaluation`.
+    in_time = sorted(protections, key=lambda each: each.settings.timeout_seconds)
+    sources = [protection.source for protection in in_time]
     if layer.source not in sources:
         return layer.source.value, "does not protect this server", file
     return layer.source.value, _decision_of(layer.source, sources, judgement), file
@@ -154,7 +155,8 @@ def _why(judgement: Judgement, reason: Reason) -> list[tuple[str, str]]:
     sentences = [reason.sentence]
     if judgement.sub_reason is not None and judgement.error is None:
         sentences.append(judgement.sub_reason.sentence)
-    fields = [("why", " ".join(sentences)), ("what to do", reason.remedy)]
+    remedy = (judgement.sub_reason or reason).remedy
+    fields = [("why", " ".join(sentences)), ("what to do", remedy)]
     if judgement.unforeseen is not None:
         fields.append(("unforeseen", str(judgement.unforeseen)))
     return fields

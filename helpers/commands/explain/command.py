@@ -8,6 +8,7 @@ from pathlib import Path
 from ...settings.files import MAX_FILE_BYTES
 from ..shared.output import Exit, Output, quoted
 from . import output
+from .json_cursor import TooIntricate
 from .saved_chats import CHAT_FILE, find_chat, newest_chat
 
 HELP = "say what the gate decided in a saved chat, and why"
@@ -50,11 +51,15 @@ def run(arguments: argparse.Namespace) -> Output:
     chat = newest_chat(folder) if wanted is None else find_chat(folder, wanted)
     if chat is None:
         return _no_chat(arguments)
-    contents = chat.read()
+    limit = MAX_FILE_BYTES // 1024**2
+    problem = f"Its {CHAT_FILE} is no saved chat, cannot be read or has more than {limit} MiB."
+    try:
+        contents = chat.read()
+    except TooIntricate:
+        contents = None
+        problem = f"Its {CHAT_FILE} has too many parts to be gone through; all of it is left out."
     data = output.data(chat, contents, last_only=arguments.last)
     if contents is None:
-        limit = MAX_FILE_BYTES // 1024**2
-        problem = f"Its {CHAT_FILE} is no saved chat, cannot be read or has more than {limit} MiB."
         return Output(Exit.NO_EVIDENCE, [output.title(chat), problem], data)
     lines = (
         output.latest(chat, contents) if arguments.last else output.all_decisions(chat, contents)

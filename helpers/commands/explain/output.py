@@ -23,7 +23,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     **{sub_reason.value: sub_reason.sentence for sub_reason in SubReason},
     **{next_step.value: next_step.sentence for next_step in NextStep},
 }
-_REMEDIES: Final[Mapping[str, str]] = {reason.value: reason.remedy for reason in Reason}
+_REMEDIES: Final[Mapping[str, str]] = {word.value: word.remedy for word in (*Reason, *SubReason)}
 _OF_THE_VOCABULARY: Final = ("reason", "sub_reason", "next_step", "error")  # fields
 
 
@@ -43,7 +43,7 @@ def latest(chat: SavedChat, contents: Contents) -> list[str]:
     agent, record, observation = contents.decisions[-1]
     lines = [*head, "", "The latest decision", *_listed({"agent": agent, **record})]
     if record["reason"]:
-        lines += ["", f"What to do: {_REMEDIES[record['reason']]}"]
+        lines += ["", f"What to do: {_REMEDIES[record['sub_reason'] or record['reason']]}"]
     if observation is None:
         return [
             *lines,

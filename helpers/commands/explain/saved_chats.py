@@ -8,6 +8,7 @@ Rules of this module:
    counted.
 3. What has that form is safe to print: words of our vocabularies, numbers, times, names of
    servers, and remote text as `untrusted` escapes it and cuts it to size.
+4. Of a chat only these entries are built; the rest is passed over, see `json_cursor`.
 
 Source: the framework's `save_tmp_chat`, which writes the data of a chat's agents, each the
 subordinate of the one before, to usr/chats/<id>/chat.json.
@@ -18,7 +19,8 @@ from __future__ import annotations
 import heapq
 import re
 import stat
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,12 +31,14 @@ from ...guild_preflight.observation import written
 from ...guild_preflight.verdicts import Check, Status, Verdict
 from ...reasons import Reason, SubReason
 from ...records import DECISIONS_KEY, LAST_OBSERVATION_KEY, MAX_RECORDS, MAX_TOOL_CHARACTERS
-from ...settings.files import entries, read_json
+from ...settings.files import entries, read_bytes
 from ...settings.in_force import Source
 from ...untrusted import MARK, MAX_CHARACTERS
+from .json_cursor import Cursor
 
 CHAT_FILE: Final = "chat.json"
 MAX_AGENT_NUMBER: Final = 9_999
+MAX_ENTRY_BYTES: Final = 64 * 1024  # ten times what an entry of ours has at most
 
 Fields = dict[str, Any]
 Test = Callable[[Any], bool]
@@ -94,21 +98,26 @@ class SavedChat:
             return None
 
     def read(self) -> Contents | None:
-        """Return what it holds; None when its file cannot be read or is no saved chat."""
-        chat = read_json(self.file)
-        agents = chat.get("agents") if isinstance(chat, dict) else None
-        if not isinstance(agents, list):
+        """Return what it holds; None when its file cannot be read or is no saved chat.
+
+        Raises:
+            TooIntricate: it has too many parts to be gone through.
+        """
+        try:
+            name, agents = _read_chat(Cursor(read_bytes(self.file)))
+        except ValueError:  # `NotRead` is one
             return None
-        name = chat.get("name")
+        if agents is None:
+            return None
         of_agents = []
         left_out = 0
-        for locations, agent in enumerate(agents):
-            decisions, others = _decisions(agent if isinstance(agent, dict) else {}, locations)
+        for place, agent in enumerate(agents):
+            decisions, others = _decisions(agent, place)
             of_agents.append(decisions)
             left_out += others
         # Each agent's stay in the order in which they were made, whatever its clock said.
         merged = list(heapq.merge(*of_agents, key=lambda decision: str(decision.record["at"])))
-        return Contents(name if isinstance(name, str) else "", len(agents), merged, left_out)
+        return Contents(name, len(agents), merged, left_out)
 
 
 def find_chat(folder: Path, chat_id: str) -> SavedChat | None:
@@ -147,24 +156,95 @@ def newest_chat(folder: Path) -> SavedChat | None:
     return max(chats, key=lambda chat: (chat.modified, chat.id), default=None)
 
 
-def _decisions(agent: Fields, locations: int) -> tuple[list[Decision], int]:
+# The way to our entries
+
+
+class _Agent(NamedTuple):
+    """What a chat stores of one agent, as far as it matters here.
+
+    Attributes:
+        number: what stands for its number.
+        entries: the last of its entries; `NOT_TAKEN` for one that is too long to be ours.
+        others: how many entries it has before those.
+        observation: what stands for the latest one that a decision rested on.
+    """
+
+    number: Any = None
+    entries: Sequence[Any] = ()
+    others: int = 0
+    observation: Any = None
+
+
+def _read_chat(cursor: Cursor) -> tuple[str, list[_Agent] | None]:
+    """Return the name of a chat and its agents, None where it has no list of them."""
+    name, agents = None, None
+    for key in cursor.members():
+        if key == "agents" and cursor.opens == b"[":
+            agents = [_read_agent(cursor) for _ in cursor.items()]
+        elif key == "agents":
+            cursor.skip()
+            agents = None
+        elif key == "name":
+            name = cursor.take(MAX_ENTRY_BYTES)
+        else:
+            cursor.skip()
+    cursor.require_end()
+    return name if isinstance(name, str) else "", agents
+
+
+def _read_agent(cursor: Cursor) -> _Agent:
+    number, agent = None, _Agent()
+    if cursor.opens != b"{":
+        cursor.skip()
+        return agent
+    for key in cursor.members():
+        if key == "number":
+            number = cursor.take(MAX_ENTRY_BYTES)
+        elif key == "data":
+            agent = _read_data(cursor)
+        else:
+            cursor.skip()
+    return agent._replace(number=number)
+
+
+def _read_data(cursor: Cursor) -> _Agent:
+    agent = _Agent()
+    if cursor.opens != b"{":
+        cursor.skip()
+        return agent
+    for key in cursor.members():
+        if key == DECISIONS_KEY:
+            entries, others = _read_entries(cursor)
+            agent = agent._replace(entries=entries, others=others)
+        elif key == LAST_OBSERVATION_KEY:
+            agent = agent._replace(observation=cursor.take(MAX_ENTRY_BYTES))
+        else:
+            cursor.skip()
+    return agent
+
+
+def _read_entries(cursor: Cursor) -> tuple[Sequence[Any], int]:
+    """Return the last entries, and how many there are before them."""
+    if cursor.opens != b"[":
+        entry = cursor.take(MAX_ENTRY_BYTES)
+        return ([] if entry is None else [entry]), 0
+    last: deque[Any] = deque(maxlen=MAX_RECORDS)
+    count = 0
+    for _ in cursor.items():
+        last.append(cursor.take(MAX_ENTRY_BYTES))
+        count += 1
+    return list(last), count - len(last)
+
+
+def _decisions(agent: _Agent, place: int) -> tuple[list[Decision], int]:
     """Return the decisions of one agent, and how many entries are no records of ours."""
-    stored = agent.get("data")
-    data = stored if isinstance(stored, dict) else {}
-    entries = data.get(DECISIONS_KEY)
-    if entries is None:
-        return [], 0
-    entries = entries if isinstance(entries, list) else [entries]
-    records = [_record(entry) for entry in entries[-MAX_RECORDS:]]
-    found = [Decision(_number(agent, locations), record) for record in records if record]
+    number = agent.number
+    is_number = type(number) is int and 0 <= number <= MAX_AGENT_NUMBER
+    records = [_record(entry) for entry in agent.entries]
+    found = [Decision(number if is_number else place, record) for record in records if record]
     if records and records[-1]:  # the stored observation is that of the very last entry
-        found[-1] = found[-1]._replace(observation=_observation(data.get(LAST_OBSERVATION_KEY)))
-    return found, len(entries) - len(found)
-
-
-def _number(agent: Fields, locations: int) -> int:
-    number = agent.get("number")
-    return number if type(number) is int and 0 <= number <= MAX_AGENT_NUMBER else locations
+        found[-1] = found[-1]._replace(observation=_observation(agent.observation))
+    return found, agent.others + len(records) - len(found)
 
 
 # The form in which `records` keeps things

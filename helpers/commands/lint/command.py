@@ -2,9 +2,8 @@
 
 Rules of this module:
 
-1. Problems are what the gate itself finds in the files in force; one of them makes the settings
-   invalid, and the exit code says so. It says so too where the gate does not run at all; other
-   warnings do not change it.
+1. Problems are what the gate itself finds in the files in force, and whatever keeps it from
+   running, or may do so. The exit code says that there is one; warnings do not change it.
 2. Nothing is sent without `--network`, and nothing is written at all.
 """
 
@@ -51,12 +50,11 @@ def run(arguments: argparse.Namespace) -> Output:
         arguments: `locations` and `network`.
 
     Returns:
-        The output: a configuration problem when a file in force has one, or nothing is checked;
-        else fine.
+        The output: a configuration problem when there is one; else fine.
     """
     locations: Locations = arguments.locations
     layers = locations.layers()
-    warnings = [
+    findings = [
         *found_in_settings(locations, layers),
         *found_in_approvals(layers),
         *found_in_mcp_settings(locations, layers, read_mcp_settings(locations)),
@@ -67,14 +65,14 @@ def run(arguments: argparse.Namespace) -> Output:
         from .redirects import ask, endpoints_to_ask
 
         answers = ask(endpoints_to_ask(layers))
-        warnings += [found for _, found in answers if found is not None]
+        findings += [found for _, found in answers if found is not None]
     return Report(
         locations=locations,
         selected=locations.selected(),
         others=_others(locations, layers),
         layers=layers,
         problems=_problems(locations, layers),
-        warnings=list(dict.fromkeys(warnings)),  # two files may approve one URL
+        findings=list(dict.fromkeys(findings)),  # two files may approve one URL
         answers=answers,
     ).output()
 

@@ -8,6 +8,7 @@ The module imports nothing of the framework.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter, deque
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +47,8 @@ def broken_text(file: ConfigFile) -> BrokenText:
     except UnicodeDecodeError:
         return BrokenText("It is not UTF-8.")
     except ValueError:
+        if any(os.path.islink(step) and not os.path.exists(step) for step in _steps(file.path)):
+            return BrokenText("It, or a folder on the way to it, is a link that leads nowhere.")
         return BrokenText("It is gone, may not be read, or is larger than 64 MiB.")
     try:
         yaml.safe_load(text) if file.scope is Scope.DEFAULT else json.loads(text)
@@ -59,6 +62,10 @@ def broken_text(file: ConfigFile) -> BrokenText:
     except (ValueError, yaml.YAMLError):
         return BrokenText("A number or a character in it is not permitted.")
     return BrokenText("It could be read just now.")
+
+
+def _steps(path: Path) -> list[Path]:
+    return [path, *path.parents]
 
 
 def _at(line: int, column: int) -> BrokenText:

@@ -2,7 +2,8 @@
 
 Rules of this module:
 
-1. Problems come first, then warnings; each names its code, which `--json` gives as well.
+1. Problems come first, then warnings; each names its code, which `--json` gives as well. What
+   keeps the gate from running is a problem, too.
 2. Paths of keys are shown as `problems` shows them. All else that is not ours is `visible`.
 
 The module imports nothing of the framework.
@@ -19,9 +20,9 @@ from ...settings.locations import ConfigFile, Locations
 from ...settings.problems import Problem
 from ...terms import Term
 from ...untrusted import visible
-from ..shared.findings import STOPS_THE_GATE, Found
+from ..shared.findings import MAY_STOP_THE_GATE, Found
 from ..shared.output import Exit, Output
-from ..shared.protection import protected_names
+from ..shared.protection import permitted_headers, protected_names
 from .json_text import BrokenText
 from .nearest import Setting
 
@@ -73,7 +74,8 @@ class Report:
         selected: the settings file in force.
         others: the other ones that there are.
         layers: the settings in force.
-        problems, warnings: what is wrong, and what is worth a warning.
+        problems: what is wrong with the settings in force.
+        findings: what else is wrong, or worth a warning.
         answers: each URL with what was found, None where it does not redirect; None if
             --network was not given.
     """
@@ -83,7 +85,7 @@ class Report:
     others: Sequence[OtherFile]
     layers: Sequence[Layer]
     problems: Sequence[LocatedProblem]
-    warnings: Sequence[Found]
+    findings: Sequence[Found]
     answers: Sequence[tuple[str, Found | None]] | None = None
 
     def output(self) -> Output:
@@ -91,13 +93,26 @@ class Report:
         lines = [*self._head(), ""]
         for located in self.problems:
             lines += [*_lines_of_problem(located), ""]
-        for found in self.warnings:
-            lines += [*_lines_of_warning(found), ""]
-        is_stopped = any(found.finding in STOPS_THE_GATE for found in self.warnings)
-        counts = [_count(len(self.problems), "problem"), _count(len(self.warnings), "warning")]
-        lines.append(", ".join(counts) + "; nothing is checked here" * is_stopped)
-        is_wrong = is_stopped or self.problems
-        return Output(Exit.CONFIGURATION if is_wrong else Exit.FINE, lines, self._data())
+        for found in (*self._obstacles, *self._warnings):
+            lines += [*_lines_of_finding(found), ""]
+        problems = len(self.problems) + len(self._obstacles)
+        counts = [_count(problems, "problem"), _count(len(self._warnings), "warning")]
+        lines.append(", ".join(counts) + self._what_is_checked())
+        return Output(Exit.CONFIGURATION if problems else Exit.FINE, lines, self._data())
+
+    @property
+    def _obstacles(self) -> list[Found]:
+        return [found for found in self.findings if found.is_problem]
+
+    @property
+    def _warnings(self) -> list[Found]:
+        return [found for found in self.findings if not found.is_problem]
+
+    def _what_is_checked(self) -> str:
+        if not self._obstacles:
+            return ""
+        is_sure = any(found.finding not in MAY_STOP_THE_GATE for found in self._obstacles)
+        return f"; {'' if is_sure else 'perhaps '}nothing is checked here"
 
     def _head(self) -> list[str]:
         lines = [f"in force: {self._shown(self.selected)}"]
@@ -107,6 +122,10 @@ class Report:
         else:
             names = ", ".join(visible(name) for name in protected_names(self.layers))
             lines.append(f"protected: {names or 'nothing'}")
+        lines += [
+            f"headers of {visible(name)}: {', '.join(headers) or 'none'}"
+            for name, headers in permitted_headers(self.layers).items()
+        ]
         silent = [url for url, found in self.answers or () if found is None]
         return lines + [f"does not redirect: {url}" for url in silent]
 
@@ -121,8 +140,12 @@ class Report:
                 {**self._data_of_file(file), "counts_for": role.value} for file, role in self.others
             ],
             "protected": protected_names(self.layers) if can_tell else None,
-            "problems": [_data_of_problem(located) for located in self.problems],
-            "warnings": [_data_of_warning(found) for found in self.warnings],
+            "headers": permitted_headers(self.layers),
+            "problems": [
+                *(_data_of_problem(located) for located in self.problems),
+                *(_data_of_obstacle(found) for found in self._obstacles),
+            ],
+            "warnings": [_data_of_warning(found) for found in self._warnings],
         }
         if self.answers is not None:
             data["answers"] = [
@@ -145,8 +168,9 @@ def _lines_of_problem(located: LocatedProblem) -> list[str]:
     return [*lines, f"  What to do: {located.problem.remedy}"]
 
 
-def _lines_of_warning(found: Found) -> list[str]:
-    lines = [f"warning {found.finding.value}: {found.subject}: {found.finding.sentence}"]
+def _lines_of_finding(found: Found) -> list[str]:
+    word = "problem" if found.is_problem else "warning"
+    lines = [f"{word} {found.finding.value}: {found.subject}: {found.finding.sentence}"]
     if found.detail:
         lines.append(f"  {found.detail}")
     return [*lines, f"  What to do: {found.finding.remedy}"]
@@ -161,6 +185,18 @@ def _data_of_problem(located: LocatedProblem) -> dict[str, Any]:
         "remedy": located.problem.remedy,
         "nearest": located.nearest.path if located.nearest else None,
         "fault": located.broken_text._asdict() if located.broken_text else None,
+    }
+
+
+def _data_of_obstacle(found: Found) -> dict[str, Any]:
+    return {
+        "file": found.subject,
+        "path": "",
+        "problem": found.finding.value,
+        "sentence": found.finding.sentence,
+        "remedy": found.finding.remedy,
+        "nearest": None,
+        "fault": None,
     }
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     import httpx
 
 DEADLINE_SECONDS: Final = 10.0  # for all of one request, the name's resolution included
+MAX_CONNECTIONS: Final = 32  # at once
+MAX_LOCATION_CHARACTERS: Final = 8192  # four times a URL of ours; more is no URL
 PROTOCOL_VERSION: Final = "2025-06-18"
 
 
@@ -59,7 +61,7 @@ def endpoints_to_ask(layers: Sequence[Layer]) -> list[Endpoint]:
 
 
 def ask(endpoints: Sequence[Endpoint]) -> list[tuple[str, Found | None]]:
-    """Ask each endpoint once, all at the same time.
+    """Ask each endpoint once, some at the same time.
 
     Args:
         endpoints: those that may be asked.
@@ -74,7 +76,13 @@ def ask(endpoints: Sequence[Endpoint]) -> list[tuple[str, Found | None]]:
 
 async def _ask_all(endpoints: Sequence[Endpoint]) -> list[tuple[str, Found | None]]:
     urls = [endpoint.url for endpoint in endpoints]
-    found = await asyncio.gather(*[_ask(url) for url in urls])
+    turns = asyncio.Semaphore(MAX_CONNECTIONS)
+
+    async def take_turn(url: str) -> Found | None:
+        async with turns:
+            return await _ask(url)
+
+    found = await asyncio.gather(*[take_turn(url) for url in urls])
     return list(zip(urls, found, strict=True))
 
 
@@ -140,6 +148,8 @@ def kind_of_redirect(url: str, location: str) -> Finding:
     Returns:
         The finding.
     """
+    if len(location) > MAX_LOCATION_CHARACTERS:
+        return Finding.REDIRECT_UNCLEAR
     try:
         target, asked = urlsplit(urljoin(url, location)), urlsplit(url)
         if _origin(target) != _origin(asked):

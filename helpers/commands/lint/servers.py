@@ -7,20 +7,20 @@ Rules of this module:
 2. An approved URL that the screen refuses is not shown, nor is one of the MCP settings that it
    would refuse. Of a header only the name is shown.
 3. While a file of MCP settings cannot be read, nobody can say that a server is not in it.
+4. A nearest name is looked for while that is quick, see `nearest`; then it is said that it was not.
 
 The module imports nothing of the framework.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ...binding.approval import Approval
 from ...binding.comparison import BindingRefused, classify, require_approved
-from ...binding.headers import named_hosts
+from ...binding.headers import folded, named_hosts
 from ...binding.view import View
 from ...guild_preflight.endpoint import DEFAULT_PORTS, EndpointRefused, require_disclosable, screen
 from ...reasons import SubReason
@@ -30,6 +30,7 @@ from ...settings.locations import Locations, normalize_name
 from ...untrusted import visible
 from ..shared.findings import Finding, Found
 from ..shared.mcp_settings import McpServer, McpSettings
+from .nearest import NearestName
 from .urls import differences
 
 # What the public service probes, as it says itself; it answers `do_not_delegate` to the rest.
@@ -99,37 +100,51 @@ def found_in_mcp_settings(
         What was found, in the order of the settings.
     """
     found = [Found(Finding.MCP_UNREADABLE, locations.shown(file)) for file in settings.unreadable]
-    live = {server.normalized: None for server in settings.servers if not server.is_disabled}
+    live = [name for name in settings.by_name if settings.live(name)]
     for layer in layers:
         protected = layer.protected or {}
-        # A name that is there twice once normalised is kept under one that no server can have.
-        names = [name for name in protected if name == normalize_name(name)]
-        found += [
-            each
-            for name in names
-            if name not in live
-            for each in _found_without_server(locations, name, protected, settings)
-        ]
-        for name in live:
+        found += _found_without_servers(locations, protected, settings)
+        for name, approval in _protected_here(live, protected, settings):
             view = settings.view(name)
-            approval = classify(view, protected)
-            if approval is not None:
-                found += _found_in_servers(locations, settings.live(name), view, approval)
+            found += _found_in_servers(locations, settings.live(name), view, approval)
     return found
 
 
-def _found_without_server(
-    locations: Locations, name: str, protected: Mapping[str, Approval], settings: McpSettings
+def _protected_here(
+    live: Sequence[str], protected: Mapping[str, Approval], settings: McpSettings
+) -> Iterator[tuple[str, Approval]]:
+    """Return each live name that is protected, with the approval that protects it.
+
+    The binding decides; of all approvals it is only shown those that may concern the name.
+    """
+    approvals = list(protected.values())
+    first = {each.url: at for at, each in reversed(list(enumerate(approvals)))}
+    for name in live:
+        urls = {server.url for server in settings.live(name)}
+        by_url = [approvals[at] for at in sorted(first[url] for url in urls if url in first)]
+        by_name = [protected[name]] if name in protected else []
+        concerned = {each.name: each for each in (*by_name, *by_url)}
+        approval = classify(settings.view(name), concerned) if concerned else None
+        if approval is not None:
+            yield name, approval
+
+
+def _found_without_servers(
+    locations: Locations, protected: Mapping[str, Approval], settings: McpSettings
 ) -> list[Found]:
-    disabled = [server for server in settings.servers if server.normalized == name]
-    if disabled:
-        return [Found(Finding.SERVER_DISABLED, visible(name), _where(locations, disabled))]
-    if settings.unreadable:
-        return []
-    names = {server.normalized for server in settings.servers} - set(protected)
-    nearest = get_close_matches(name, sorted(names), n=1)
-    detail = f"Nearest name in the MCP settings: {visible(nearest[0])}." if nearest else ""
-    return [Found(Finding.SERVER_NOT_CONFIGURED, visible(name), detail)]
+    found = []
+    nearest = NearestName(name for name in settings.by_name if name not in protected)
+    for name in protected:
+        # A name that is there twice once normalised is kept under one that no server can have.
+        if name != normalize_name(name) or settings.live(name):
+            continue
+        disabled = settings.by_name.get(name)
+        if disabled:
+            where = _where(locations, disabled)
+            found.append(Found(Finding.SERVER_DISABLED, visible(name), where))
+        elif not settings.unreadable:
+            found.append(Found(Finding.SERVER_NOT_CONFIGURED, visible(name), nearest.words(name)))
+    return found
 
 
 def _found_in_servers(
@@ -170,11 +185,14 @@ def _found_in_headers(server: McpServer, view: View, approval: Approval, where: 
         return [Found(Finding.HEADERS_UNREADABLE, name, where)]
     if not _is_shown(approval.url):  # such a URL is refused before any header is looked at
         return []
-    return [
-        Found(Finding.HEADER_NAMES_HOST, name, f"{visible(str(key))}. {where}")
-        for key, value in pairs
-        if _names_another_host(view, approval, key, value)
-    ]
+    found = []
+    for key, value in pairs:
+        detail = f"{visible(str(key))}. {where}"
+        if _names_another_host(view, approval, key, value):
+            found.append(Found(Finding.HEADER_NAMES_HOST, name, detail))
+        if approval.headers is not None and folded(str(key)) not in approval.headers:
+            found.append(Found(Finding.HEADER_NOT_LISTED, name, detail))
+    return found
 
 
 def _names_another_host(view: View, approval: Approval, key: object, value: Any) -> bool:
@@ -183,7 +201,9 @@ def _names_another_host(view: View, approval: Approval, key: object, value: Any)
         url=approval.url, verifies_tls=True, named_hosts=named_hosts([(key, value)])
     )
     try:
-        require_approved(view._replace(servers=(server,)), approval._replace(pins=None))
+        require_approved(
+            view._replace(servers=(server,)), approval._replace(pins=None, headers=None)
+        )
     except BindingRefused:
         return True
     return False

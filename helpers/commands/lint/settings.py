@@ -52,7 +52,7 @@ def found_in_settings(locations: Locations, layers: Sequence[Layer]) -> list[Fou
         *_found_unprotected(locations, layers),
         *_found_repeated(locations),
         *_found_floor(locations),
-        *_found_fixture(locations),
+        *_found_disclosure(locations),
         *_found_unavailable(locations, layers, files),
         *_found_environment(locations, files),
     ]
@@ -118,12 +118,21 @@ def _found_floor(locations: Locations) -> list[Found]:
     return found
 
 
-def _found_fixture(locations: Locations) -> list[Found]:
-    selected = locations.selected()
-    origin = local_origin(selected.read())
-    if origin is None or origin == local_origin(locations.everywhere().read()):
-        return []
-    return [Found(Finding.FIXTURE_IGNORED, locations.shown(selected.path), f"It names {origin}.")]
+def _found_disclosure(locations: Locations) -> list[Found]:
+    """Find what the file in force says of who is told, and the global one does not."""
+    selected, everywhere = locations.selected(), locations.everywhere()
+    raw, globally = selected.read(), everywhere.read()
+    found, file = [], locations.shown(selected.path)
+    origin = local_origin(raw)
+    if origin is not None and origin != local_origin(globally):
+        found.append(Found(Finding.FIXTURE_IGNORED, file, f"It names {origin}."))
+    if _permits_private(raw) and not _permits_private(globally):
+        found.append(Found(Finding.PRIVATE_HOSTS_IGNORED, file))
+    return found
+
+
+def _permits_private(raw: object) -> bool:
+    return isinstance(raw, dict) and raw.get("allow_private_hosts") is True
 
 
 def _found_unavailable(

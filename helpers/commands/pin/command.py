@@ -164,7 +164,14 @@ def _ask(
         why, status = failed.why, failed.status
     else:
         comparisons = _comparisons(arguments.locations, protections, catalogue.tools, saved)
-        return output.report(server, catalogue, comparisons, with_definitions=arguments.definitions)
+        headers = protections[0].approval.headers
+        return output.report(
+            server,
+            catalogue,
+            comparisons,
+            headers=None if headers is None else sorted(headers),
+            with_definitions=arguments.definitions,
+        )
     shown = why.value if status is None else f"{why.value} {status}"
     lines = [f"{visible(server.normalized)}: {shown}: {why.sentence}"]
     data = {"error": why.value, "status": status, "server": server.normalized}

@@ -15,16 +15,22 @@ The module imports nothing of the framework.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from ...binding.pins import DEFINITION_KEYS, canonical, digest
 
 MAX_PATHS: Final = 20
 MAX_PAIRS: Final = 400  # of a tool that is gone and one that is new
+
+# How the canonical form of a definition without a name ends, and how one of a name alone begins.
+_NO_NAME: Final = b"null}"
+_NO_MORE_THAN_NAME: Final = canonical({}).removesuffix(_NO_NAME)
 
 Definition = Mapping[str, Any]
 
@@ -130,11 +136,34 @@ def _renamed(gone: Mapping[str, str], new: Sequence[Definition]) -> dict[str, st
         return {}
     found: dict[str, str] = {}
     for tool in new:
+        unnamed = _Unnamed(tool)
         for name, pin in gone.items():
-            if name not in found.values() and digest({**tool, "name": name}) == pin:
+            if pin and name not in found.values() and unnamed.digest(name) == pin:
                 found[tool["name"]] = name
                 break
     return found
+
+
+class _Unnamed:
+    """A definition without its name: it may be large, so it is digested once for all names."""
+
+    def __init__(self, tool: Definition) -> None:
+        self._begun = None
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # it is no JSON
+            text = canonical({**tool, "name": None})  # where the name comes last
+            self._begun = sha256(text.removesuffix(_NO_NAME))
+
+    def digest(self, name: str) -> str:
+        """Return the digest that the definition has with a name; "" where that is no JSON."""
+        try:
+            rest = canonical({"name": name}).removeprefix(_NO_MORE_THAN_NAME)
+        except ValueError:  # a lone surrogate
+            return ""
+        if self._begun is None:
+            return ""
+        whole = self._begun.copy()
+        whole.update(rest)
+        return f"sha256:{whole.hexdigest()}"
 
 
 def _same(one: Any, other: Any) -> bool:

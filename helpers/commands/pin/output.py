@@ -74,6 +74,7 @@ def report(
     catalogue: Catalogue,
     comparisons: Sequence[Comparison],
     *,
+    headers: Sequence[str] | None,
     with_definitions: bool,
 ) -> Output:
     """Say which tools there are, and what differs.
@@ -82,13 +83,17 @@ def report(
         server: the server that named them.
         catalogue: what it named.
         comparisons: what that was compared with.
+        headers: those that the server gets, where its entry names them.
         with_definitions: show a person the definitions as well.
 
     Returns:
         The output: fine, or refused where something differs.
     """
     pins = _pins(catalogue.tools)
-    entry = {server.normalized: {"url": server.url, "tools": pins.digests}}
+    approved: dict[str, Any] = {"url": server.url, "tools": pins.digests}
+    if headers is not None:
+        approved["headers"] = list(headers)
+    entry = {server.normalized: approved}
     lines = [
         f"server  {visible(server.normalized)}",
         f"tools   {len(catalogue.tools)}",

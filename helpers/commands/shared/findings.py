@@ -1,13 +1,13 @@
-"""What `lint` can warn of: the closed vocabulary of its findings.
+"""What `lint` can find beside invalid settings: the closed vocabulary of its findings.
 
 Rules of this module:
 
-1. Every warning is one member of `Finding`, with a sentence that says what is so and one that
+1. Every finding is one member of `Finding`, with a sentence that says what is so and one that
    mends it. Beside them stand a subject (a server's name, a file, a variable or a URL) and a
    detail that says where or which.
-2. A warning is not a problem. Most leave the gate working as configured; those in
-   STOPS_THE_GATE mean that it does not run. What makes the settings invalid is a member of
-   `Problem`.
+2. A finding is a warning, unless it is one of STOPS_THE_GATE: these are problems, because the
+   gate does not run, or nobody can tell whether it does and by which settings. What makes the
+   settings invalid is a member of `Problem`.
 
 The module imports nothing of the framework and nothing of the other rooms.
 """
@@ -20,7 +20,7 @@ from ...terms import Term
 
 
 class Finding(Term):
-    """What can be worth a warning: value, sentence, remedy."""
+    """What can be worth saying: value, sentence, remedy."""
 
     sentence: str
     remedy: str
@@ -56,8 +56,13 @@ class Finding(Term):
     FIXTURE_IGNORED = (
         "fixture_ignored",
         "The file names a local service that the global file does not name, so it is ignored, "
-        "and the public service is asked.",
+        "and the service that the global file names is asked.",
         "Name the same fixture_guild_origin in the global config.json, or remove it here.",
+    )
+    PRIVATE_HOSTS_IGNORED = (
+        "private_hosts_ignored",
+        "The file permits private endpoints, and the global file does not, so that is ignored.",
+        "Set allow_private_hosts to true in the global config.json as well, or remove it here.",
     )
     UNAVAILABLE_ALLOWED = (
         "unavailable_allowed",
@@ -87,8 +92,8 @@ class Finding(Term):
     URL_PRIVATE = (
         "url_private",
         "The gate refuses the approved URL: it is private.",
-        "Set allow_private_hosts to true, and name a local service in fixture_guild_origin, in "
-        "this file and in the global config.json.",
+        "Set allow_private_hosts to true, in this file and in the global config.json, and name a "
+        "local service in fixture_guild_origin of the global one.",
     )
     SERVICE_REFUSES_PORT = (
         "service_refuses_port",
@@ -158,8 +163,14 @@ class Finding(Term):
     )
     HEADER_NAMES_HOST = (
         "header_names_host",
-        "A header in the MCP settings names another host, so every call will be refused.",
+        "A header in the MCP settings names another host, or sends calls elsewhere, so every call "
+        "will be refused.",
         "Remove the header.",
+    )
+    HEADER_NOT_LISTED = (
+        "header_not_listed",
+        "The MCP settings have a header that the entry does not list, so every call will be refused.",
+        "Find out who wrote it; then add its name to headers of the entry, or remove the header.",
     )
     HEADERS_UNREADABLE = (
         "headers_unreadable",
@@ -203,10 +214,27 @@ class Finding(Term):
         "This file takes the place of the plugin's hook, so nothing is checked.",
         "Find out who wrote it; remove or rename it.",
     )
+    HOOK_IMITATED = (
+        "hook_imitated",
+        "This file can give its hook the name of the plugin's own, so perhaps nothing is checked.",
+        "Find out who wrote it, and read it; remove it unless it does something else.",
+    )
+    SETTINGS_HOOKED = (
+        "settings_hooked",
+        "The framework runs this file when it reads settings, so perhaps other settings are in "
+        "force than the files say, or none.",
+        "Find out who wrote it, and read it; remove it unless it leaves this plugin's settings alone.",
+    )
+    SHARED_WITH_NONE = (
+        "shared_with_none",
+        "The framework confuses agents without a project or profile with those of one that is named "
+        "none; this file, which is for the others, counts for both, so perhaps nothing is checked.",
+        "Rename the project or the profile that is named none, and restart Agent Zero.",
+    )
     SHADOWED_ELSEWHERE = (
         "shadowed_elsewhere",
-        "For agents of another project or profile this file switches the plugin off or takes the "
-        "place of its hook.",
+        "For agents of another project or profile this file switches the plugin off, takes the "
+        "place of its hook, or may change its settings.",
         "Run lint with that project or profile to see more.",
     )
 
@@ -239,14 +267,22 @@ class Finding(Term):
     )
 
 
-# While one of these is so, the gate does not run.
-STOPS_THE_GATE: Final = frozenset(
-    {Finding.PLUGIN_MISSING, Finding.HOOK_MISSING, Finding.SWITCHED_OFF, Finding.HOOK_REPLACED}
+# While one of these is so, nobody can tell that the gate runs by the settings that are shown.
+MAY_STOP_THE_GATE: Final = frozenset(
+    {Finding.HOOK_IMITATED, Finding.SETTINGS_HOOKED, Finding.SHARED_WITH_NONE}
 )
+
+# While one of these is so, the gate does not run, or nobody can tell.
+STOPS_THE_GATE: Final = MAY_STOP_THE_GATE | {
+    Finding.PLUGIN_MISSING,
+    Finding.HOOK_MISSING,
+    Finding.SWITCHED_OFF,
+    Finding.HOOK_REPLACED,
+}
 
 
 class Found(NamedTuple):
-    """One warning.
+    """One finding.
 
     Attributes:
         finding: what is so.
@@ -257,3 +293,7 @@ class Found(NamedTuple):
     finding: Finding
     subject: str
     detail: str = ""
+
+    @property
+    def is_problem(self) -> bool:
+        return self.finding in STOPS_THE_GATE

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ...binding.headers import headers_digest, named_hosts
+from ...binding.headers import header_names, headers_digest, named_hosts
 from ...binding.view import ServerView, View
 from ...settings.files import read_json, read_text
 from ...settings.locations import Locations, normalize_name
@@ -73,10 +74,11 @@ class McpServer:
             named_hosts=named_hosts(headers),
             headers_digest=headers_digest(headers),
             exposes_tool=True,
+            header_names=header_names(headers),
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class McpSettings:
     """What the MCP settings name for one agent.
 
@@ -88,13 +90,17 @@ class McpSettings:
     servers: tuple[McpServer, ...]
     unreadable: tuple[Path, ...]
 
+    @cached_property
+    def by_name(self) -> Mapping[str, Sequence[McpServer]]:
+        """Every server by its normalised name, in the order of the settings."""
+        found: dict[str, list[McpServer]] = {}
+        for server in self.servers:
+            found.setdefault(server.normalized, []).append(server)
+        return found
+
     def live(self, name: str) -> list[McpServer]:
         """Return the servers of a normalised name that are not disabled."""
-        return [
-            server
-            for server in self.servers
-            if server.normalized == name and not server.is_disabled
-        ]
+        return [server for server in self.by_name.get(name, ()) if not server.is_disabled]
 
     def view(self, name: str) -> View:
         """Return what there is under a normalised name, without any tool."""

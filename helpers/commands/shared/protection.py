@@ -55,6 +55,23 @@ def protected_names(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(name for layer in layers for name in layer.protected or ()))
 
 
+def permitted_headers(layers: Sequence[Layer]) -> dict[str, list[str]]:
+    """Return the headers that a server may get, folded, by its protected name.
+
+    Args:
+        layers: the settings in force.
+
+    Returns:
+        Those that every layer permits; servers that may get any are left out.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for layer in layers:
+        for name, approval in (layer.protected or {}).items():
+            if approval.headers is not None:
+                found[name] = found.get(name, approval.headers) & approval.headers
+    return {name: sorted(headers) for name, headers in found.items()}
+
+
 def not_valid(locations: Locations, layer: Layer) -> Output:
     """Say what is wrong with the settings.
 

@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from ...reasons import NextStep, Reason, SubReason
+from ...reasons import OWN_REMEDIES, NextStep, Reason, SubReason
 from ..shared.output import Exit, Output
 
 HELP = "say what each reason means and what to do about it"
@@ -56,10 +56,19 @@ def run(arguments: argparse.Namespace) -> Output:
     for reason in reasons:
         lines += [reason.value, f"  {reason.sentence}", f"  What to do: {reason.remedy}"]
         lines += [f"  Next step: {reason.next_step.value}. {reason.next_step.sentence}"]
-        lines += [f"    {sub.value}: {sub.sentence}" for sub in asked if sub.reason is reason]
+        for sub in asked:
+            if sub.reason is reason:
+                lines += _lines_of_sub_reason(sub)
         lines.append("")
     data = {"reasons": [_as_data(reason, asked) for reason in reasons]}
     return Output(Exit.FINE, lines[:-1], data)
+
+
+def _lines_of_sub_reason(sub_reason: SubReason) -> list[str]:
+    lines = [f"    {sub_reason.value}: {sub_reason.sentence}"]
+    if sub_reason in OWN_REMEDIES:
+        lines.append(f"      What to do: {sub_reason.remedy}")
+    return lines
 
 
 def _as_data(reason: Reason, asked: Sequence[SubReason]) -> dict[str, Any]:
@@ -71,7 +80,7 @@ def _as_data(reason: Reason, asked: Sequence[SubReason]) -> dict[str, Any]:
         "remedy": reason.remedy,
         "next_step": next_step.value,
         "sub_reasons": [
-            {"sub_reason": sub.value, "sentence": sub.sentence}
+            {"sub_reason": sub.value, "sentence": sub.sentence, "remedy": sub.remedy}
             for sub in asked
             if sub.reason is reason
         ],

@@ -20,10 +20,11 @@ from urllib.parse import unquote
 
 import pytest
 from helpers.extension import call_extensions_async
-from helpers.mcp_handler import MCPConfig, MCPTool
+from helpers.mcp_handler import MCPConfig, MCPServerRemote, MCPTool
 from helpers.tool import Response
 from local_guild.answers import CHECKS, ESSENTIAL_CHECKS, answer_body, verdict
 from local_guild.wire import Play, Script, Send, WireServer, answer
+from mcp.types import CallToolResult, TextContent
 from stage import chats
 from stage.boot import PLUGIN
 from stage.chats import Chat, Operator
@@ -211,16 +212,27 @@ class Scene:
         self._closing.callback(self.operator.forget_extensions)
         self._closing.callback(path.unlink)
 
-    def stub_execution(self) -> list[str]:
-        """Keep MCP tools from running; gives the names of those that would have."""
-        executed: list[str] = []
+    def as_it_looks_up(self, change: Callable[[], object]) -> None:
+        """Change something after the gate's last check, just before the host looks the server up."""
+        original = MCPTool.execute
 
-        async def execute(tool: MCPTool, **_: Any) -> Response:
-            executed.append(tool.name)
-            return Response(message="echo: stub", break_loop=False)
+        async def execute(tool: MCPTool, **arguments: Any) -> Response:
+            change()
+            response: Response = await original(tool, **arguments)
+            return response
 
         self.patch.setattr(MCPTool, "execute", execute)
-        return executed
+
+    def stub_execution(self) -> list[str]:
+        """Keep remote servers from being called; gives the names of the tools that would have been."""
+        called: list[str] = []
+
+        async def call_tool(server: MCPServerRemote, tool_name: str, _: Any) -> CallToolResult:
+            called.append(f"{server.name}.{tool_name}")
+            return CallToolResult(content=[TextContent(type="text", text="echo: stub")])
+
+        self.patch.setattr(MCPServerRemote, "call_tool", call_tool)
+        return called
 
     def open_project(self, servers: dict[str, Any], name: str = "harbour") -> Chat:
         """Open a chat in a project with MCP servers of its own; they are connected to already."""
@@ -360,6 +372,42 @@ class Scene:
         )
         return record
 
+    def expect_invalid(
+        self,
+        *problems: str,
+        server: str | None = "tools",
+        told: str | None = None,
+        calls: int = 1,
+        refused_by: str = "selected",
+    ) -> dict[str, Any]:
+        """Check all that refusals over invalid settings leave: for each a record, a line for the
+        operator that says what is wrong, and one that says what was decided.
+
+        `problems` are the operator's lines, where they are looked at; for `told`, see
+        `expect_refused`. Gives the latest record.
+        """
+        line = self.line("invalid_configuration", "operator", server=server, endpoint=None)
+        assert (self.told() if told is None else told) == line
+        assert (self.tap.connections, self.preflights) == (0, 0)
+        assert len(self.chat.records) == calls
+        record = self.chat.records[-1]
+        assert (record["decision"], record["next_step"]) == ("refused", "operator")
+        assert (record["reason"], record["sub_reason"]) == ("invalid_configuration", None)
+        assert (record["server"], record["refused_by"]) == (server, refused_by)
+        assert self.chat.last_observation is not None
+        assert self.chat.last_observation["verdict"] is None
+        wrong, decided = self.chat.log_lines[0::2], self.chat.log_lines[1::2]
+        assert [item["heading"] for item in wrong] == [
+            "Agent Guild preflight: the settings are not valid"
+        ] * calls
+        assert {item["type"] for item in wrong} == {"warning"}
+        if problems:
+            assert wrong[-1]["content"].splitlines() == list(problems)
+        assert [item["heading"] for item in decided] == ["Agent Guild preflight: refused"] * calls
+        shown = {"server": server, "endpoint": None, "is_floor": refused_by == "floor"}
+        self._expect_line(decided[-1], "refused", "invalid_configuration", "operator", **shown)
+        return record
+
     def expect_superseded(self, told: str | None = None) -> dict[str, Any]:
         """Check that the latest call was allowed, and then refused as its tool began."""
         return self.expect_refused(
@@ -417,6 +465,24 @@ class Scene:
         unforeseen: str | None = None,
         *,
         superseded: bool = False,
+        **shown: Any,
+    ) -> None:
+        *earlier, item = chat.log_lines
+        assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
+        if unforeseen is not None:
+            # The class, and the line of ours where it was raised: never the text.
+            place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
+            assert re.fullmatch(place, item["kvps"]["unforeseen"])
+            assert chat.records[-1]["unforeseen"] == item["kvps"].pop("unforeseen")
+        self._expect_line(item, decision, cause, next_step, **shown)
+
+    def _expect_line(
+        self,
+        item: dict[str, Any],
+        decision: str,
+        cause: str,
+        next_step: str,
+        *,
         is_floor: bool = False,
         server: str | None = "tools",
         endpoint: str | None = "",
@@ -425,18 +491,11 @@ class Scene:
         age: str = "",
         tolerated: Sequence[str] = (),
     ) -> None:
-        *earlier, item = chat.log_lines
-        assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
+        """Check one line of the chat log about a decision."""
         assert item["type"] == ("info" if decision == "allowed" else "warning")
         assert item["heading"] == f"Agent Guild preflight: {decision}"
         assert not item["content"]
-        fields = dict(item["kvps"])
-        if unforeseen is not None:
-            # The class, and the line of ours where it was raised: never the text.
-            place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
-            assert re.fullmatch(place, fields["unforeseen"])
-            assert chat.records[-1]["unforeseen"] == fields.pop("unforeseen")
-        assert fields == {
+        assert item["kvps"] == {
             "decision": decision,
             "reason": cause,
             "server": server or "unknown",
@@ -463,9 +522,10 @@ def complete(statuses: Mapping[str, str]) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def operator() -> Operator:
     root = Path(sys.modules["usr"].__path__[0]).parent
-    (root / "usr" / "tools").mkdir(exist_ok=True)
-    (root / "usr" / "tools" / "note.py").write_text(LOCAL_TOOL)
-    return Operator(root)
+    operator = Operator(root)
+    operator.tool_path("note").parent.mkdir(exist_ok=True)
+    operator.tool_path("note").write_text(LOCAL_TOOL)
+    return operator
 
 
 @pytest.fixture(scope="session")

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from helpers import persist_chat
 from helpers.mcp_handler import MCPServerLocal
 from local_guild.answers import answer_body
 from local_guild.wire import Close, Drip, Endless, Send, Stall, answer
 from usr.plugins.agent_guild_preflight.helpers import evaluation
+from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
 HEALTHY: Mapping[str, str] = {}
@@ -26,6 +28,7 @@ UNKNOWN_HANDSHAKE = {"protocol_handshake": "unknown"}
 CAUTION = {"agent_card_resolves": "failed"}
 PUBLIC_ENDPOINT = "https://tools.example.com"
 BIG_CHUNK = b" " * 65536
+IN_THE_FUTURE = b"Thu, 07 Mar 2999 07:08:09 GMT"
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,7 @@ REFUSED = [
         Endless(BIG_CHUNK),
     ),
     unavailable("stale", answer(b"{}", headers=[(b"Age", b"7")])),
+    unavailable("clock", answer(b"{}", headers=[(b"Date", IN_THE_FUTURE)])),
     unavailable("protocol", b"HTTP/1.1 200 OK\r\nContent-", Close()),
     broken("encoding", b'{"target":"\xff"}'),
     broken("json", b'{"target":'),
@@ -291,17 +295,40 @@ def test_refused(scene, case):
 
 
 def test_invalid_configuration(scene):
-    """A configuration error is told to the operator in the log; it makes no record."""
+    """A decision like any other; what is wrong is told to the operator in the log."""
     scene.protect(timeout_seconds="5")
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
-    assert scene.tap.connections == 0
-    assert scene.preflights == 0
-    assert scene.chat.records == []
-    assert scene.chat.last_observation is None
-    (item,) = scene.chat.log_lines
-    assert item["heading"] == "Agent Guild preflight: the settings are not valid"
-    assert item["content"] == "timeout_seconds: must be a number of seconds"
+    scene.expect_invalid("timeout_seconds: must be a number of seconds")
+
+
+@pytest.mark.parametrize(
+    ("raw", "server"), [("{", "unknown"), ({"timeout_seconds": "5"}, "tools")], ids=["all", "one"]
+)
+def test_invalid_configuration_is_explained(scene, capsys, raw, server):
+    """The command shows the refusal like every other, with what to do."""
+    scene.protect()
+    scene.operator.configure(raw if isinstance(raw, str) else scene.settings(**raw))
+    scene.call()
+    persist_chat.save_tmp_chat(scene.chat.context)
+    try:
+        arguments = [scene.chat.context.id, "--root", str(scene.operator.root)]
+        capsys.readouterr()
+        assert main(["explain", *arguments]) == 0
+        row = capsys.readouterr().out.splitlines()[-1].split()
+        assert main(["explain", "--last", *arguments]) == 0
+        latest = capsys.readouterr().out
+    finally:
+        persist_chat.remove_chat(scene.chat.context.id)
+    assert row[1:] == [
+        server,
+        '"echo"',
+        "refused",
+        "invalid_configuration",
+        "selected",
+        "-",
+        "none",
+    ]
+    assert f"What to do: {Reason.INVALID_CONFIGURATION.remedy}" in latest
 
 
 @pytest.fixture
@@ -438,6 +465,7 @@ UNUSABLE = {
     "timeout": ([Stall()], {"timeout_seconds": 0.5}),
     "http_status": ([Send(answer(b"no", status=b"503 Service Unavailable"))], {}),
     "stale": ([Send(answer(b"{}", headers=[(b"X-Cache", b"HIT")]))], {}),
+    "clock": ([Send(answer(b"{}", headers=[(b"Date", IN_THE_FUTURE)]))], {}),
     "protocol": ([Close()], {}),
     "json": ([Send(answer(b"{"))], {}),
     "shape": ([Send(answer(b"{}"))], {}),
@@ -526,6 +554,13 @@ CLAIMS = {
         sending(Send(answer(b'{"verdict":"do_not_delegate"}', headers=[(b"Age", b"1")]))),
         {},
     ),
+    "wrong_clock": (
+        "clock",
+        sending(
+            Send(answer(b'{"verdict":"do_not_delegate"}', headers=[(b"Date", IN_THE_FUTURE)])),
+        ),
+        {},
+    ),
     "cut_off": ("protocol", sending(Send(answer(CUT_OFF + b" " * 99)[:-50]), Close()), {}),
 }
 
@@ -534,7 +569,7 @@ CLAIMS = {
 def test_a_claim_withholds_tolerance(scene, claim):
     """An answer that says no does not become a yes because it is also broken."""
     sub_reason, service, settings = CLAIMS[claim]
-    unusable = ("http_status", "stale", "protocol")
+    unusable = ("http_status", "stale", "clock", "protocol")
     reason = "evidence_unavailable" if sub_reason in unusable else "evidence_inconsistent"
     scene.serve(service(scene))
     scene.protect(policy={"on_unavailable": "allow", **settings})

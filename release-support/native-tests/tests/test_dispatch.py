@@ -8,8 +8,6 @@ import pytest
 from helpers.mcp_handler import MCPConfig, MCPTool
 from stage import chats
 from stage.tool_server import stdio_server
-from usr.plugins.agent_guild_preflight.helpers import host
-from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
 
 DENIED = {"protocol_handshake": "failed"}
 LINE_BREAK = "MARKER line\nbreak"
@@ -279,8 +277,7 @@ def test_protected_names_that_normalise_alike_are_an_error(scene):
     """Only one of two URLs could be meant."""
     scene.protect(protected_servers={"tools": scene.url, "TOOLS": f"{scene.url}/"})
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
-    assert scene.tap.connections == 0
+    scene.expect_invalid()
 
 
 @pytest.mark.parametrize(
@@ -412,8 +409,10 @@ def test_a_project_that_gives_the_name_another_url(scene, other_url, other_tap):
         {"verify": False},
         {"headers": {"Host": "other.example.com"}},
         {"headers": {"X-Forwarded-Host": "other.example.com"}},
+        {"headers": {"x-envoy-original-dst-host": "192.0.2.1:80"}},
+        {"headers": {"X.Forwarded.Host": "other.example.com"}},
     ],
-    ids=["verify", "host", "forwarded_host"],
+    ids=["verify", "host", "forwarded_host", "envoy", "folded"],
 )
 def test_a_project_that_keeps_the_url_and_alters_the_way_to_it(scene, altered):
     """The same URL can lead elsewhere."""
@@ -421,6 +420,21 @@ def test_a_project_that_keeps_the_url_and_alters_the_way_to_it(scene, altered):
     scene.open_project(tools_in_project(scene, **altered))
     scene.call()
     scene.expect_refused("transport_altered")
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X_Key", "X-Team"])
+def test_a_server_that_gets_the_headers_that_its_entry_names(scene, name):
+    """Any other may mean something to a proxy of somebody's own."""
+    scene.use_mcp(tools=scene.url)
+    entry = {"url": scene.url, "headers": ["authorization", "X-Key"]}
+    scene.protect(protected_servers={"tools": entry})
+    scene.open_project(tools_in_project(scene, headers={name: "1"}))
+    scene.call()
+    if name == "X-Team":
+        scene.expect_refused("transport_altered")
+        return
+    scene.expect_allowed(statuses={})
+    scene.expect_reached()
 
 
 @pytest.mark.parametrize("name", ["X-Key", "Host"])
@@ -450,20 +464,3 @@ def test_a_server_of_a_project_only_at_an_approved_url(scene):
     scene.open_project({"own": {"type": "streamable-http", "url": scene.url}})
     scene.call("own.echo")
     scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
-
-
-@pytest.mark.parametrize(
-    ("name", "server"),
-    [
-        ("tools_echo_ec255789", "tools"),
-        ("note", None),
-        ("others_echo_ec255789", None),
-        # It names its own server, which only begins like the protected one.
-        ("tools_2.get_0a1b2c3d", None),
-    ],
-)
-def test_what_a_forgotten_alias_stands_for(name, server):
-    """An alias has no dot; a plain name of another server is left alone."""
-    approval = Approval("tools", "https://tools.example.com/mcp")
-    found = host.aliased_approval(name, {"tools": approval})
-    assert found == (approval if server else None)

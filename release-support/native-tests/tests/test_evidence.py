@@ -258,7 +258,7 @@ def another_call(scene):
 
 
 def unforeseen(scene):
-    scene.patch.setattr(evaluation, "observe", None)
+    scene.patch.setattr(evaluation, "ask", None)
     scene.call()
 
 
@@ -478,9 +478,9 @@ def test_a_tool_name_is_shown_by_no_refusal(scene):
     scene.operator.configure(scene.settings())
     scene.hook("tools.MARKER line\nbreak", None)
     scene.hook("MARKER.tools", scene.chat.agent.loop_data.current_tool)
-    assert len(scene.chat.log_lines) == 2
+    assert len(scene.chat.log_lines) == 3
     expect_no_mark(scene)
-    assert list(marks(scene.chat.records)) == ["tool"]
+    assert list(marks(scene.chat.records)) == ["tool", "tool"]
 
 
 TRAP = json.dumps(

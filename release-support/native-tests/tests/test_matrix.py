@@ -32,6 +32,7 @@ COLUMNS = {
     "evidence_unavailable": "evidence_unavailable",
     "do_not_delegate": "do_not_delegate",
     "binding_changed": "binding_changed",
+    "swapped": None,
 }
 ASKS = {None, "evidence_unavailable", "do_not_delegate", "binding_changed"}
 
@@ -84,7 +85,8 @@ def subordinate_agent(scene):
 
 def child_of_a_subordinate(scene):
     """A subordinate in a chat of its own, of another profile, has a parallel child."""
-    child = scene.new_chat(profile="developer")
+    project = scene.chat.context.get_data("project")
+    child = scene.new_chat(project=project, profile="developer")
     child.context.set_data(PARENT, scene.chat.context.id)
     scene.chat = child
     scene.chat.parallel(("tools.echo", ECHO))
@@ -235,7 +237,8 @@ ROWS = {
         native("to_ols.echo"),
         two_of_one_name,
         protected="to_ols",
-        instead=always("server_ambiguous"),
+        # A project keeps the last of two such names.
+        instead={**always("server_ambiguous"), "swapped": "url_mismatch"},
     ),
     "name that is normalised": Row(
         native("my_tools_.echo"), only("My Tools!"), protected=" my-tools?"
@@ -267,6 +270,7 @@ ROWS = {
             "evidence_unavailable": ("dispatch_mismatch", "evidence_unavailable"),
             "do_not_delegate": ("dispatch_mismatch", "do_not_delegate"),
             "binding_changed": ("dispatch_mismatch", "binding_changed"),
+            "swapped": ("dispatch_mismatch", None),
         },
     ),
     "SSE server": Row(native(), only(type="sse", path="/sse"), path="/sse"),
@@ -300,6 +304,16 @@ def turn_verification_off(scene):
     return hook
 
 
+def swap(scene, other_url):
+    """Edit the project between the gate's last look and the host's: the approved URL leads elsewhere."""
+    if not scene.chat.context.get_data("project"):
+        scene.open_project({})
+    project = scene.chat.context.get_data("project")
+    names = [server.name for server in scene.servers_of(scene.chat) if server.name != "others"]
+    edited = {name: remote(other_url) for name in names}
+    scene.as_it_looks_up(lambda: scene.operator.edit_project_mcp(project, edited))
+
+
 CELLS = [
     pytest.param(row, column, id=f"{name}: {column}")
     for name, row in ROWS.items()
@@ -318,6 +332,8 @@ def test_matrix(scene, other_url, other_tap, row, column):
     )
     if column == "binding_changed":
         scene.add_hook("tool_execute_before", turn_verification_off(scene))
+    if column == "swapped":
+        swap(scene, other_url)
     scene.tap.reset()
     other_tap.reset()
 
@@ -331,7 +347,13 @@ def test_matrix(scene, other_url, other_tap, row, column):
         return
     judged = row.calls if outcome is None else row.judged
     reasons = list(outcome) if isinstance(outcome, tuple) else [outcome] * judged
-    assert [record["reason"] for record in scene.chat.records] == reasons
+    found = [record["reason"] for record in scene.chat.records]
+    if column == "swapped" and reasons == [None] * row.calls:
+        # The edit is made by the first call that begins, and the others of the row may see it.
+        assert len(found) == row.calls and None in found
+        assert set(found) <= {None, "url_mismatch", "binding_changed"}
+        reasons = found
+    assert found == reasons
     assert scene.preflights == sum(reason in ASKS for reason in reasons)
     if None in reasons:
         scene.expect_reached(reasons.count(None))

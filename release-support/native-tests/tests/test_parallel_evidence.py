@@ -119,10 +119,11 @@ def test_invalid_settings_are_told_in_the_parent_chat(scene, children):
     else:
         child = subordinate(scene)
         child.native(ECHO)
-    (line,) = scene.chat.log_lines
-    assert line["heading"] == "Agent Guild preflight: the settings are not valid"
-    assert line["content"] == "timeout_second: is not a setting"
-    assert scene.chat.records == []
+    wrong, decided = scene.chat.log_lines
+    assert wrong["heading"] == "Agent Guild preflight: the settings are not valid"
+    assert wrong["content"] == "timeout_second: is not a setting"
+    assert decided["kvps"]["reason"] == "invalid_configuration"
+    assert [record["reason"] for record in scene.chat.records] == ["invalid_configuration"]
     scene.expect_reached(0)
 
 
@@ -135,7 +136,9 @@ def test_both_invalid_files_are_told(scene):
     assert [line["content"] for line in scene.chat.log_lines] == [
         "polcy: is not a setting",
         "global config.json, timeout_second: is not a setting",
+        "",  # the decision
     ]
+    assert [record["reason"] for record in scene.chat.records] == ["invalid_configuration"]
     scene.expect_reached(0)
 
 

@@ -467,23 +467,13 @@ TABLES = {
 }
 
 
-def expect_invalid(scene, problem):
-    """Check all that a call under an invalid configuration leaves."""
-    line = scene.line("invalid_configuration", "operator", endpoint=None)
-    assert scene.told() == line
-    (item,) = scene.chat.log_lines
-    assert item["heading"] == "Agent Guild preflight: the settings are not valid"
-    assert item["content"] == problem
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
-
-
 @pytest.mark.parametrize(("table", "problem"), TABLES.values(), ids=TABLES)
 def test_a_malformed_digest(scene, table, problem):
     """An invalid configuration, told with its key, even where another tool is called."""
     scene.use_mcp(tools=scene.url)
     protect(scene, {**scene.pins(scene.live), **table})
     native(scene)
-    expect_invalid(scene, f"protected_servers.tools.tools.{problem}")
+    scene.expect_invalid(f"protected_servers.tools.tools.{problem}")
 
 
 def test_a_malformed_digest_of_one_server_is_none_of_another(scene, other_url):
@@ -512,7 +502,7 @@ def test_a_malformed_entry(scene, changed, problem):
     entry = {"url": scene.url, "tools": scene.pins(scene.live), **changed}
     protect(scene, protected_servers={"tools": entry})
     native(scene)
-    expect_invalid(scene, f"protected_servers.{problem}")
+    scene.expect_invalid(f"protected_servers.{problem}")
 
 
 # The canonical form, stated as the very text

@@ -89,9 +89,9 @@ def configure(scene, project, everywhere):
 def decided_by_the_gate(scene):
     """Make a call; give its decision, reason, sub-reason, who refused, and the text."""
     scene.call()
-    if not scene.chat.records:
-        return ("refused", "invalid_configuration", None), scene.told()
     (record,) = scene.chat.records
+    if record["reason"] == "invalid_configuration":
+        return ("refused", "invalid_configuration", None), scene.told()
     refused = record["decision"] == "refused"
     words = ("decision", "reason", "sub_reason", "refused_by", "tolerated", "verdict")
     return tuple(record[word] for word in words), scene.told() if refused else None

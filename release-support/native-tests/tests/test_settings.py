@@ -353,11 +353,7 @@ def two_services(scene):
     return scene, local, public
 
 
-UNCONFIRMED = {
-    "not named": {"fixture_guild_origin": None},
-    "another": {"fixture_guild_origin": "http://127.0.0.1:1"},
-    "no file": None,
-}
+UNCONFIRMED = {"none": {"fixture_guild_origin": None}, "no file": None}
 
 
 @pytest.mark.parametrize("globally", UNCONFIRMED.values(), ids=UNCONFIRMED)
@@ -389,28 +385,41 @@ def test_a_local_service_that_the_global_file_does_not_name(two_services, scope,
     assert local.connections == 0
 
 
-@pytest.mark.parametrize("globally", UNCONFIRMED.values(), ids=UNCONFIRMED)
-def test_a_private_endpoint_is_not_told_to_the_public_service(two_services, globally):
+@pytest.mark.parametrize("private", [True, False])
+def test_a_private_endpoint_is_not_told_to_the_public_service(two_services, private):
     """Nor to a local one that the global file does not name."""
     scene, local, public = two_services
     scene.protect()
-    scene.operator.unconfigure()
-    if globally is not None:
-        scene.operator.configure(globally)
+    scene.operator.configure({"fixture_guild_origin": None, "allow_private_hosts": private})
     scene.open_project({})
     scene.operator.configure(scene.settings(fixture_guild_origin=local.origin), PROJECT)
     scene.call()
-    scene.expect_refused("endpoint_refused", "private_needs_local_service", endpoint=None)
+    why = "private_needs_local_service" if private else "host_not_public"
+    scene.expect_refused("endpoint_refused", why, endpoint=None)
     assert local.connections == public.connections == 0
 
 
-def test_a_local_service_that_both_files_name(two_services):
-    """The local service is asked, and the public one is not."""
+def test_a_private_endpoint_is_not_told_without_a_global_file(two_services):
+    """The shipped defaults permit none."""
     scene, local, public = two_services
     scene.protect()
-    scene.operator.configure({"fixture_guild_origin": local.origin})
+    scene.operator.unconfigure()
     scene.open_project({})
     scene.operator.configure(scene.settings(fixture_guild_origin=local.origin), PROJECT)
+    scene.call()
+    scene.expect_refused("endpoint_refused", "host_not_public", endpoint=None)
+    assert local.connections == public.connections == 0
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_project_protects_a_server_of_its_own(two_services, named):
+    """The service that the global file names is asked, whether the project's names it or not."""
+    scene, local, public = two_services
+    scene.protect()
+    scene.operator.configure({"fixture_guild_origin": local.origin, "allow_private_hosts": True})
+    scene.open_project({})
+    origin = local.origin if named else None
+    scene.operator.configure(scene.settings(fixture_guild_origin=origin), PROJECT)
     scene.call()
     scene.expect_allowed(preflights=0, statuses=HEALTHY)
     assert (len(local.requests), public.connections) == (1, 0)
@@ -440,11 +449,8 @@ def test_a_file_that_is_no_configuration(scene, scope, kind):
     scene.open_project({})
     scene.operator.configure(text, *SCOPES[scope])
     scene.call()
-    line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
-    assert scene.told() == line
-    (item,) = scene.chat.log_lines
-    assert item["content"].startswith(problem)
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
+    scene.expect_invalid(server=None)
+    assert scene.chat.log_lines[0]["content"].startswith(problem)
 
 
 INVALID = {
@@ -466,10 +472,8 @@ def test_a_value_that_is_no_setting(scene, key, value):
     valid = json.dumps({k: v for k, v in scene.settings().items() if k != key})
     scene.operator.configure(f'{valid[:-1]}, "{key}": {value}}}')
     scene.call()
-    assert scene.told() == scene.line("invalid_configuration", "operator", endpoint=None)
-    (item,) = scene.chat.log_lines
-    assert item["content"].startswith(key)
-    assert (scene.tap.connections, scene.preflights, scene.chat.records) == (0, 0, [])
+    scene.expect_invalid()
+    assert scene.chat.log_lines[0]["content"].startswith(key)
 
 
 @pytest.mark.parametrize(
@@ -511,13 +515,10 @@ def test_a_broken_global_file_is_named(scene):
     scene.chat = scene.new_chat(project="harbour")
     scene.tap.reset()
     scene.call()
-    line = scene.line("invalid_configuration", "operator", server=None, endpoint=None)
-    assert scene.told() == line
-    (item,) = scene.chat.log_lines
-    assert item["content"].splitlines() == [
+    scene.expect_invalid(
         "global config.json, the file: cannot be read as plain JSON, or is gone",
         "global config.json, protected_servers: is missing or unreadable, so every MCP tool is "
         "refused; after removing the plugin, restart Agent Zero",
-    ]
-    assert scene.chat.records == []
-    assert (scene.preflights, scene.tap.connections) == (0, 0)
+        server=None,
+        refused_by="floor",
+    )

@@ -105,19 +105,6 @@ TELLING = {
 }
 
 
-def expect_invalid(scene, server="tools"):
-    """The latest call was refused for the settings: a line, a log entry, no record."""
-    line = scene.line("invalid_configuration", "operator", server=server, endpoint=None)
-    assert scene.told() == line
-    assert scene.preflights == 0
-    assert scene.chat.records == []
-    assert scene.chat.last_observation is None
-    assert {item["heading"] for item in scene.chat.log_lines} == {
-        "Agent Guild preflight: the settings are not valid"
-    }
-    assert {item["type"] for item in scene.chat.log_lines} == {"warning"}
-
-
 @pytest.mark.parametrize("problem", TELLING.values(), ids=TELLING)
 def test_an_invalid_configuration_that_tells_what_is_protected(everything, other_tap, problem):
     """The protected server is refused; the others go on, and nothing is said about them."""
@@ -126,8 +113,7 @@ def test_an_invalid_configuration_that_tells_what_is_protected(everything, other
     call_mcp(everything, "others")
     everything.expect_untouched()
     everything.call("tools.echo")
-    expect_invalid(everything)
-    assert everything.tap.connections == 0
+    everything.expect_invalid()
     assert other_tap.connections > 0
 
 
@@ -144,8 +130,7 @@ def test_an_invalid_configuration_protects_an_approved_url_under_any_name(everyt
     everything.tap.reset()
     everything.operator.configure(everything.settings(timeout_seconds="5"))
     everything.call("second.echo")
-    expect_invalid(everything)
-    assert everything.tap.connections == 0
+    everything.expect_invalid()
 
 
 NOT_TELLING = {
@@ -165,11 +150,11 @@ def test_an_invalid_configuration_that_tells_nothing(everything, other_tap, text
     other_tap.reset()
     call_local_tools(everything)
     everything.expect_untouched()
-    for name in ("tools.echo", "others.echo", "pipes.echo"):
+    for calls, name in enumerate(("tools.echo", "others.echo", "pipes.echo"), 1):
         everything.call(name)
-        expect_invalid(everything, server=None)
-    assert everything.tap.connections == other_tap.connections == 0
-    assert len(everything.chat.log_lines) == 3
+        record = everything.expect_invalid(server=None, calls=calls)
+        assert record["tool"] == "untrusted: echo"
+    assert other_tap.connections == 0
 
 
 @pytest.mark.parametrize(
@@ -194,7 +179,7 @@ def test_an_invalid_configuration_and_a_dispatch_that_nobody_can_tell(
         tool = agent.get_tool(current, None, {}, "", agent.loop_data)
     everything.hook(announced, tool)
     if refused:
-        expect_invalid(everything, server=None)
+        everything.expect_invalid(server=None)
     else:
         everything.expect_untouched()
 
@@ -207,15 +192,13 @@ def test_every_problem_is_told_to_the_operator(everything):
         )
     )
     everything.call("tools.echo")
-    expect_invalid(everything)
-    (item,) = everything.chat.log_lines
-    assert item["content"].splitlines() == [
+    record = everything.expect_invalid(
         "polic: is not a setting",
         "policy.required: is not a setting",
         "policy.on_caution: is none of the permitted values",
         "timeout_seconds: must be a number of seconds",
-    ]
-    assert MARKER not in json.dumps(everything.chat.log_lines)
+    )
+    assert MARKER not in json.dumps([record, everything.chat.log_lines])
 
 
 # A gate that fails
@@ -226,7 +209,7 @@ def fail(*_, **__):
     raise LookupError(MARKER)
 
 
-@pytest.mark.parametrize("seam", ["screen", "recall", "observe", "decide", "require_approved"])
+@pytest.mark.parametrize("seam", ["screen", "recall", "ask", "decide", "require_approved"])
 def test_a_gate_that_fails_after_it_knows_the_server(everything, seam):
     """The protected call is refused; the failure says nothing but its class, to the operator."""
     everything.operator.configure(everything.settings())
@@ -291,15 +274,18 @@ def test_a_gate_that_cannot_keep_its_record(everything, seam):
     assert kept == ([] if seam == "keep" else [("refused", INTERNAL)])
 
 
-def test_a_host_that_cannot_read_its_files(everything):
+@pytest.mark.parametrize("seam", ["get_plugin_config", "get_enabled_plugin_paths"])
+def test_a_host_that_cannot_read_its_files(everything, seam):
     """What the host raises about the settings is an unreadable configuration, not a failure."""
-    everything.patch.setattr(host, "plugins", SimpleNamespace(get_plugin_config=fail))
+    everything.operator.configure(everything.settings())
+    names = ("get_plugin_config", "get_enabled_plugin_paths")
+    works = {name: getattr(host.plugins, name) for name in names}
+    everything.patch.setattr(host, "plugins", SimpleNamespace(**{**works, seam: fail}))
     call_local_tools(everything)
     everything.call("tools.echo")
-    expect_invalid(everything, server=None)
-    (item,) = everything.chat.log_lines
-    assert item["content"].splitlines() == [
+    everything.expect_invalid(
         "the file: cannot be read as plain JSON, or is gone",
         "protected_servers: is missing or unreadable, so every MCP tool is refused; after "
         "removing the plugin, restart Agent Zero",
-    ]
+        server=None,
+    )

@@ -9,8 +9,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from helpers import mcp_session, projects, responses_tools
-from helpers.settings import get_settings
+from helpers import mcp_session, projects, responses_tools, settings
 from helpers.tool import Response, Tool
 from mcp.types import CallToolResult, TextContent
 
@@ -59,13 +58,17 @@ class _MCPServer(ABC):
     """What servers of both kinds have in common."""
 
     def __init__(self, config: dict[str, Any]):
-        settings = get_settings()
+        everywhere = settings.get_settings()
         self.name = normalize_name(config["name"])
         self.description: str = config.get("description", "")
         self.scope: str = config.get("scope", "global")
         self.disabled_tools: list[str] = list(config.get("disabled_tools") or [])
-        self.init_timeout: float = config.get("init_timeout") or settings["mcp_client_init_timeout"]
-        self.tool_timeout: float = config.get("tool_timeout") or settings["mcp_client_tool_timeout"]
+        self.init_timeout: float = (
+            config.get("init_timeout") or everywhere["mcp_client_init_timeout"]
+        )
+        self.tool_timeout: float = (
+            config.get("tool_timeout") or everywhere["mcp_client_tool_timeout"]
+        )
         self.error = ""
         self._tools: list[dict[str, Any]] = []
 
@@ -131,7 +134,8 @@ class MCPConfig:
     """The servers of the whole host (one instance) or of one project (an instance each)."""
 
     _instance: MCPConfig | None = None
-    _project_instances: dict[str, MCPConfig] = {}  # by merged configuration text
+    # By project: the merged configuration as text, and the instance made of it.
+    __project_instances: dict[str, tuple[str, MCPConfig]] = {}
 
     def __init__(self) -> None:
         self.servers: list[MCPServerRemote | MCPServerLocal] = []
@@ -165,22 +169,34 @@ class MCPConfig:
 
     @classmethod
     def get_project_instance(cls, name: str) -> MCPConfig:
-        """Return the project's servers over those of the global settings; after an edit it connects inside
-        the call."""
-        configs = _parse_servers(get_settings()["mcp_servers"], "global")
-        configs += _parse_servers(projects.load_project_mcp_servers(name), "project")
+        """Return the project's servers over those of the global settings; after an edit a new instance,
+        which connects inside the call."""
+        name = projects.validate_project_name(name)
+        merged, text = cls.merge_config_strings(
+            settings.get_settings()["mcp_servers"], projects.load_project_mcp_servers(name)
+        )
+        kept = cls.__project_instances.get(name)
+        if kept and kept[0] == text:
+            return kept[1]
+        instance = cls()
+        instance._replace_servers(merged)
+        cls.__project_instances[name] = (text, instance)
+        return instance
+
+    @classmethod
+    def merge_config_strings(
+        cls, global_config: str, project_config: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Return the project's servers over the global ones, and the same as text."""
+        configs = _parse_servers(global_config, "global")
+        configs += _parse_servers(project_config, "project")
         merged = list({normalize_name(config["name"]): config for config in configs}.values())
-        text = json.dumps(merged)
-        if text not in cls._project_instances:
-            instance = cls()
-            instance._replace_servers(merged)
-            cls._project_instances[text] = instance
-        return cls._project_instances[text]
+        return merged, json.dumps(merged)
 
     @classmethod
     def clear_project_instances(cls) -> None:
         """Forget the projects' servers."""
-        cls._project_instances = {}
+        cls.__project_instances = {}
 
     def has_tool(self, name: str) -> bool:
         """Whether a live server exposes `server.tool`."""

@@ -49,7 +49,7 @@ class _Job:
 _jobs: dict[str, _Job] = {}
 
 
-def normalize_parallel_tool_calls(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def normalize_parallel_tool_calls(calls: object) -> list[dict[str, Any]]:
     """Return the calls as `tool_name` and `tool_args`; anything else is a `ValueError`."""
     if not isinstance(calls, list) or not 1 <= len(calls) <= MAX_CALLS:
         raise ValueError(f"between 1 and {MAX_CALLS} tool calls are needed")

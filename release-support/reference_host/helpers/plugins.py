@@ -31,13 +31,22 @@ def get_plugin_config(
     project, profile = scopes.of_agent(agent)
     project = project if project_name is None else project_name
     profile = profile if agent_profile is None else agent_profile
-    for folder in scopes.folders(project, profile, "plugins", plugin_name):
+    for folder in _config_folders(project, profile, plugin_name):
         path = os.path.join(folder, "config.json")
         # A path with *, ? or [ in it is a pattern, and does not always match itself.
         for found in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:
-            if os.path.isfile(found):
+            if os.path.exists(found):  # a link to nothing does not exist
                 return files.read_json(found)
     return _read_defaults(plugin, plugin_name)
+
+
+def _config_folders(project: str, profile: str, plugin_name: str) -> list[str]:
+    """Return where a `config.json` may be, the most specific first: the folders of `scopes`, with
+    those of other plugins' and the framework's own profiles before the last of them."""
+    *own, everywhere = scopes.folders(project, profile, "plugins", plugin_name)
+    bases = [*get_enabled_plugin_paths(None), files.get_abs_path()] if profile else []
+    of_profile = [os.path.join(base, "agents", profile, "plugins", plugin_name) for base in bases]
+    return [*own, *of_profile, everywhere, files.get_abs_path("plugins", plugin_name)]
 
 
 def get_enabled_plugins(agent: Agent | None) -> list[str]:

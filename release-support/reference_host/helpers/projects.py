@@ -15,7 +15,16 @@ NO_MCP_SERVERS = '{"mcpServers": {}}'
 
 def get_context_project_name(context: AgentContext) -> str | None:
     """Return the project that a context works in."""
-    return context.get_data("project")
+    name: str | None = context.get_data("project")
+    return name
+
+
+def validate_project_name(name: str | None) -> str:
+    """Return a name that can be that of a folder; a `ValueError` for any other."""
+    candidate = (name or "").strip()
+    if candidate in ("", ".", "..") or os.path.basename(candidate) != candidate:
+        raise ValueError("no name of a project")
+    return candidate
 
 
 def get_project_meta(name: str, *sub: str) -> str:

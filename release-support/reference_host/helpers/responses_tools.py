@@ -46,4 +46,5 @@ def _native_name(name: str) -> str:
     if _PLAIN_NAME.fullmatch(name):
         return name
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_SLUG_LENGTH]
-    return f"{slug}_{hashlib.sha1(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+    digest = hashlib.sha1(name.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{slug or 'a0_tool'}_{digest}"

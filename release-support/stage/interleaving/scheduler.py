@@ -187,6 +187,7 @@ class Scheduler:
         self._choose = choose
         self._actors: list[Actor] = []
         self._tasks: list[Task] = []
+        self._begun: list[asyncio.Task[Any]] = []
         self._moments = self._requests = 0
 
     @property
@@ -201,7 +202,7 @@ class Scheduler:
             await self.point("begins")
             return await work()
 
-        self.loop.create_task(whole(), name=name)
+        self._begun.append(self.loop.create_task(whole(), name=name))  # the loop keeps none
         self.loop.run_ready()
         return self._tasks[-1]
 

@@ -1,0 +1,140 @@
+"""What stands at the places where settings may be?
+
+The framework takes for absent whatever it cannot follow: a link to nothing, a folder that it may
+not enter. Then a less specific file is in force, or none. Here only that is absent of which
+nothing is there.
+
+Rules of this module:
+
+1. A place is followed from its base, one folder after the other. It is empty only when a folder on
+   the way, or the file itself, is not there. A link that leads nowhere or in a circle, and what
+   may not be looked at, is `BROKEN`; so is what is no plain file, or larger than `files` reads.
+2. A file that is written, replaced, or put anywhere else, has another stamp.
+
+The order of places is the framework's own (see `locations`). The module imports nothing of the
+framework.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from functools import lru_cache
+from os import F_OK, access
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from ..product import NAME as PLUGIN_NAME
+from .files import MAX_FILE_BYTES
+
+Stamp = tuple[int, ...]  # device, inode, size, and when it was changed
+
+BROKEN: Final[Stamp] = ()  # something is there, and it cannot be read
+
+GLOBAL_PLACES: Final = 2  # the last of them: the global file, and the built-in one
+
+_FILE: Final = ("plugins", PLUGIN_NAME, "config.json")
+
+# Where it can be told, at once, that a folder has nothing of a name, not even a link to nothing.
+_CAN_TELL: Final = os.access in os.supports_follow_symlinks
+
+
+class Place(NamedTuple):
+    """A place where settings may be.
+
+    Attributes:
+        steps: every folder below the one that is there, then the file; absolute paths.
+        is_rare: there is seldom even the first step, and there are dozens of such places.
+    """
+
+    steps: tuple[str, ...]
+    is_rare: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.steps[-1]
+
+
+@lru_cache(maxsize=64)
+def places(
+    root: str, project: str, profile: str, plugin_folders: tuple[str, ...]
+) -> tuple[Place, ...]:
+    """Return every place where settings for an agent may be, in the order in which they win.
+
+    Args:
+        root: the Agent Zero folder, absolute.
+        project, profile: the agent's; empty for none.
+        plugin_folders: the plugins that are switched on, by name.
+
+    Returns:
+        The places; the last ones are those without project and profile.
+    """
+    found = []
+    of_project = ("usr", "projects", project, ".a0proj")
+    of_profile = ("agents", profile)
+    if project and profile:
+        found.append(_place(root, *of_project, *of_profile))
+    if project:
+        found.append(_place(root, *of_project))
+    if profile:
+        found.append(_place(root, "usr", *of_profile))
+        found += [
+            _place(folder, *of_profile)._replace(is_rare=_CAN_TELL) for folder in plugin_folders
+        ]
+        found.append(_place(root, *of_profile))
+    return (*found, _place(root, "usr"), _place(root))
+
+
+def _place(base: str, *below: str) -> Place:
+    path, steps = base.rstrip("/"), []
+    for part in (*below, *_FILE):
+        path = f"{path}/{part}"
+        steps.append(path)
+    return Place(tuple(steps))
+
+
+def look(at: Sequence[Place]) -> tuple[Stamp | None, ...]:
+    """Return what stands at each place: a stamp, or None where nothing does."""
+    return tuple(
+        [
+            stamp(steps) if not is_rare or access(steps[0], F_OK, follow_symlinks=False) else None
+            for steps, is_rare in at
+        ]
+    )
+
+
+def stamp(steps: Sequence[str]) -> Stamp | None:
+    """Return the stamp of what stands at the end of some steps, or None where nothing does."""
+    try:
+        for path in steps:
+            if not access(path, F_OK):
+                return BROKEN if _stands(path) else None
+        status = os.stat(steps[-1])
+    except (OSError, ValueError):  # gone again, or no path at all
+        return BROKEN
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+        return BROKEN
+    changed = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_size, *changed
+
+
+def _stands(path: str) -> bool:
+    """Whether there is something that cannot be followed, or nobody can tell."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def stands(path: PurePath) -> bool:
+    """Whether anything stands at an absolute path, or on the way to it where that leads nowhere."""
+    return stamp([*map(str, reversed(path.parents)), str(path)]) is not None
+
+
+def is_broken(stamps: Sequence[Stamp | None]) -> bool:
+    """Whether the first thing that stands at some places cannot be read."""
+    return next((found for found in stamps if found is not None), None) == BROKEN
