@@ -6,6 +6,7 @@ loaded. What it is made of is tried here on toys, whose orders can be counted by
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import itertools
 import math
@@ -13,14 +14,16 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from stage.boot import SUPPORT
-from stage.interleaving import holes, schedules
+from stage.boot import CHECKOUT, PLUGIN, SUPPORT
+from stage.interleaving import awaits, holes, schedules
 from stage.interleaving.ledger import Answer, Delivery, Ledger, Read
 from stage.interleaving.oracle import PUBLIC_SERVICE, Ended, broken
 from stage.interleaving.scheduler import Edit, Loop, Scheduler, Stuck
 
+HELPERS = CHECKOUT / "helpers"
 IS_FRAMEWORK = "A0_ROOT" in os.environ
 SECONDS = 500
 AT_LEAST = 1_000 if IS_FRAMEWORK else 5_000  # a call takes the framework five times as long
@@ -97,29 +100,40 @@ def test_the_same_seed_gives_the_same_orders():
     assert first == again != other
 
 
+def awaiting(room):
+    """Return the functions of a room that await something, each as it stands in a step."""
+    tree = ast.parse((HELPERS / f"{room}.py").read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    return {
+        f"{Path(room).name}.{function.name}"
+        for function in functions
+        if any(isinstance(node, ast.Await) for node in ast.walk(function))
+    }
+
+
+def test_no_room_of_the_gate_that_awaits_is_left_out():
+    """The commands and the session are no part of a call's way through the gate."""
+    rooms = {path.relative_to(HELPERS).with_suffix("").as_posix() for path in HELPERS.rglob("*.py")}
+    known = {room for room in rooms if f"{PLUGIN}/helpers/{room}.py" in awaits.FILES}
+    others = {room for room in rooms - known if not room.startswith(("commands/", "session/"))}
+    assert {room for room in others if awaiting(room)} == set()
+    assert {"gate", "evaluation", "guild_preflight/single_flight"} <= known
+
+
 def test_steps_end_at_every_await_of_dispatcher_and_gate():
-    """A function that is renamed would lose its place without a word."""
+    """In the expected order, each function that awaits has its steps."""
     _, printed = interleave("--expected", "--scene", "two calls")
-    awaits = {
+    steps = {
         step.partition(": ")[2].partition(":")[0]
         for step in printed.splitlines()
         if step.startswith("  ")
     }
-    dispatch = {"_execute_tool_request", "process_tools"} | (
-        set() if IS_FRAMEWORK else {"_run_tool"}
-    )
-    assert awaits >= {
-        *(f"agent.{function}" for function in dispatch),
-        *("agent.process_llm_result_tools", "extension.call_extensions_async"),
-        *(
-            "_45_agent_guild_preflight.execute",
-            "gate.guard",
-            "gate._judge",
-            "gate._judge_protected",
-        ),
-        *("evaluation.evaluate", "evaluation._observe", "observe.observe", "observe.run"),
-        *("single_flight.do", "single_flight.run", "mcp_handler.call_tool"),
-        *("the service is asked", "the service has answered"),
+    dispatchers = ["process_llm_result_tools", "_execute_tool_request", "process_tools"]
+    rooms = ["gate", "evaluation", "guild_preflight/observe", "guild_preflight/single_flight"]
+    assert steps >= set.union(*(awaiting(room) for room in rooms)) | {
+        *(f"agent.{function}" for function in dispatchers),
+        *("extension.call_extensions_async", "_45_agent_guild_preflight.execute"),
+        *("mcp_handler.call_tool", "the service is asked", "the service has answered"),
         *("the MCP session opens", "the MCP server answers"),
     }
 
