@@ -11,7 +11,7 @@ from typing import Final
 
 from .boot import CHECKOUT, SUPPORT
 
-COMMANDS: Final = ("bench", "check", "demo", "mutate", "preflight", "test")
+COMMANDS: Final = ("bench", "check", "demo", "interleave", "mutate", "preflight", "test")
 REQUIREMENTS: Final = ("requirements.txt", "requirements-dev.txt")
 PATIENCE_SECONDS: Final = 60
 TOOLS: Final = (

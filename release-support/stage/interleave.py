@@ -43,6 +43,12 @@ def main() -> int:
         prefix="agent_guild_preflight-", ignore_cleanup_errors=True
     ) as folder:
         world = set_up(Path(folder), arguments.open)
+        from stage.interleaving.scenes import SCENES
+
+        if unknown := set(arguments.scene or ()) - set(SCENES):
+            print(f"no such scene: {', '.join(sorted(unknown))}", file=sys.stderr)
+            print(f"there are: {', '.join(SCENES)}", file=sys.stderr)
+            return 2
         world.generations.really = arguments.import_anew
         if arguments.replay:
             return replay(world, arguments.replay)

@@ -69,13 +69,14 @@ class TestHelp:
         assert "pytest" in copy.run("--help")[1]
 
 
-def test_mutate_names_the_options_that_it_has():
-    script = [sys.executable, str(SUPPORT / "stage" / "mutate.py"), "--help"]
+@pytest.mark.parametrize("name", ["interleave", "mutate"])
+def test_a_command_names_the_options_that_it_has(name):
+    script = [sys.executable, str(SUPPORT / "stage" / f"{name}.py"), "--help"]
     spoken = subprocess.run(script, capture_output=True, text=True, check=True).stdout
-    options = {option for option in re.findall(r"--[\w-]+", spoken) if option != "--help"}
-    command = (SUPPORT / "mutate").read_text()
-    assert options == {"--room", "--jobs"}
-    assert all(option in command for option in options)
+    options = {option for option in re.findall(r"--[a-z][a-z-]*", spoken) if option != "--help"}
+    command = (SUPPORT / name).read_text()
+    named = set(re.findall(r"^  (--[a-z-]+)", command, re.MULTILINE))
+    assert options == named
 
 
 def test_what_follows_two_dashes_goes_to_pytest(copy):

@@ -47,7 +47,7 @@ class Generations:
         self._second = {
             name: module for name, module in modules().items() if getattr(module, "__file__", None)
         }
-        self._after = {cls: dict(vars(cls)) for cls in classes}
+        self._changed = {cls: _changed(cls, attributes) for cls, attributes in self._before.items()}
         self._is_first = False
         sys.meta_path.insert(0, _Finder(self._given))
 
@@ -74,7 +74,7 @@ class Generations:
     def _given(self, name: str) -> ModuleType | None:
         module = None if self.really else self._second.get(name)
         if module is not None and name == ROOMS + "gate":
-            for cls, attributes in self._after.items():
+            for cls, attributes in self._changed.items():
                 _set(cls, attributes)
         return module
 
@@ -82,6 +82,11 @@ class Generations:
 def modules() -> dict[str, ModuleType]:
     """Return the modules of all user plugins."""
     return {name: sys.modules[name] for name in list(sys.modules) if name.startswith(PLUGINS)}
+
+
+def _changed(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes of a class that are not what they were before."""
+    return {name: value for name, value in vars(cls).items() if before.get(name) is not value}
 
 
 def _set(cls: type, attributes: Mapping[str, Any]) -> None:

@@ -70,11 +70,36 @@ def _know_no_tools(namespace: Namespace) -> None:
     namespace["tool_behind"] = lambda *_: None
 
 
+def _watch_the_bound_tool(namespace: Namespace) -> None:
+    """Watch the tool that the hook has found bound, which may be that of another dispatch."""
+
+    def around_execution(tool: Any, before: Any, after: Any) -> None:
+        execute = tool.execute
+
+        async def execute_checked(**arguments: Any) -> Any:
+            hold = before()
+            try:
+                response = await execute(**arguments)
+            finally:
+                hold.release()
+            after(hold)
+            return response
+
+        tool.execute = execute_checked
+
+    namespace["around_execution"] = around_execution
+
+
 HOLES: Final = {
     "swap": Hole(
         "the framework looks its servers up once more, after our last look",
         ("project", "project, reload", "floor"),
         {"helpers/look_up.py": _look_up_anew},
+    ),
+    "bound tool": Hole(
+        "of two calls of one tool, one runs a tool that is not the one that is watched",
+        ("one tool, bound",),
+        {"helpers/host.py": _watch_the_bound_tool},
     ),
     "in place": Hole(
         "another thread changes the servers in place, after our last look",

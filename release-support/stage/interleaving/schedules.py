@@ -26,6 +26,10 @@ Play = Callable[[Choose], None]
 EAGERNESS: Final = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2)  # of walks, to depart at a choice
 
 
+class UndeterminedError(Exception):
+    """The same choices have not led to the same options."""
+
+
 def exhaustive(play: Play, depth: int, departures: int) -> Iterator[tuple[int, ...]]:
     """Play every schedule within the bounds; give the choices of each once it is over.
 
@@ -33,13 +37,18 @@ def exhaustive(play: Play, depth: int, departures: int) -> Iterator[tuple[int, .
         play: plays one schedule; the same choices must lead to the same options.
         depth: every option is taken in turn at so many choices from the start.
         departures: at most so many of the later choices are departures.
+
+    Raises:
+        UndeterminedError: they did not.
     """
     taken: list[int] | None = []
+    options: list[int] = []
     while taken is not None:
-        told = _Told(taken)
+        told = _Told(taken, options)
         play(told.choose)
         yield tuple(told.taken)
         taken = _next(told.taken, told.options, depth, departures)
+        options = told.options
 
 
 def walk(play: Play, seed: str) -> tuple[int, ...]:
@@ -75,14 +84,18 @@ def again(play: Play, taken: Sequence[int]) -> None:
 class _Told:
     """Chooses as told, then always the expected option, and notes what there was to choose."""
 
-    def __init__(self, told: Sequence[int]) -> None:
-        self._told = told
+    def __init__(self, told: Sequence[int], known: Sequence[int] = ()) -> None:
+        self._told, self._known = told, known
         self.taken: list[int] = []
         self.options: list[int] = []
 
     def choose(self, options: int) -> int:
         number = len(self.taken)
-        choice = self._told[number] if number < len(self._told) else 0
+        choice = 0
+        if number < len(self._told):
+            choice = self._told[number]
+            if choice >= options or (self._known and self._known[number] != options):
+                raise UndeterminedError(f"choice {number + 1} of {tuple(self._told)}")
         self.taken.append(choice)
         self.options.append(options)
         return choice

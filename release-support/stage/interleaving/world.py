@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -35,6 +36,7 @@ from .network import Network, Service, moment, point
 from .scheduler import Scheduler
 from .schedules import Choose
 
+SECOND_NS: Final = 1_000_000_000
 DECISIONS: Final = f"{PLUGIN}.decisions"
 PROJECT: Final = "harbour"
 
@@ -58,7 +60,7 @@ class World:
         self.ran: list[str] = []
         self._settings: dict[str, Any] = {**settings.get_settings()}
         self._files: dict[Path, str | None] = {}
-        self._is_mcp_edited = True
+        self._writes = 0
         project = root / "usr" / "projects" / PROJECT / ".a0proj"
         self._config = root / "usr" / "plugins" / PLUGIN / "config.json"
         self._project_config = project / "plugins" / PLUGIN / "config.json"
@@ -111,10 +113,8 @@ class World:
         self.agent.data.clear()
         self.agent.loop_data = LoopData()
         self.context.log.logs.clear()
-        if self._is_mcp_edited:
-            MCPConfig.clear_project_instances()
-            self._is_mcp_edited = False
-        MCPConfig.get_for_agent(self.agent)
+        MCPConfig.clear_project_instances()
+        MCPConfig.get_for_agent(self.agent)  # so that no schedule begins by connecting
         self.use_aliases()
         self.network.service, self.network.ledger, self.ran = service, Ledger(), []
         self.scheduler = awaits.playing = Scheduler(self.network.loop, choose)
@@ -138,24 +138,24 @@ class World:
         if text != self._settings["mcp_servers"]:
             self._settings["mcp_servers"] = text
             MCPConfig.update(text)
-            self._is_mcp_edited = True
 
     def set_project_mcp(self, servers: Mapping[str, str]) -> None:
         """Write the project's MCP servers; the next look-up makes a new instance."""
-        if self._write(self._project_mcp, _mcp_text(servers)):
-            self._is_mcp_edited = True
+        self._write(self._project_mcp, _mcp_text(servers))
 
-    def _write(self, path: Path, text: str | None) -> bool:
-        """Write a file, or remove it; whether that changes anything."""
+    def _write(self, path: Path, text: str | None) -> None:
+        """Write a file, or remove it, unless it is so already."""
         if path in self._files and self._files[path] == text:
-            return False
+            return
         if text is None:
             path.unlink(missing_ok=True)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
+            # A clock that is coarse, or another in each run, must not decide who sees the edit.
+            self._writes += SECOND_NS
+            os.utime(path, ns=(self._writes, self._writes))
         self._files[path] = text
-        return True
 
     # What the agent does
 
