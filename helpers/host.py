@@ -41,7 +41,11 @@ MISSING_TOOL: Final = "Unknown"  # the class that the framework binds where ther
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
 
-MAX_READINGS: Final = 3  # of settings that change while they are read
+MAX_READINGS: Final = 4  # of settings that change while they are read
+MAX_REMEMBERED: Final = 64  # agents' projects, profiles and plugins
+
+# What stood at the places of settings at the end of the last reading, by whose places they are.
+_seen: Final[dict[tuple[Any, ...], tuple[Stamp | None, ...]]] = {}
 
 _ROOT: Final = files.get_abs_path("")  # the framework's folder, the same for a whole process
 
@@ -134,7 +138,8 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     """Read the settings that a call of an agent must satisfy.
 
     The framework looks for two files, one after the other, and takes for absent what it cannot
-    follow. So what stands at the places is looked at before and after.
+    follow. So what stands at the places is looked at after each reading, and has to be what stood
+    there before it: at the end of the last one, or, the first time, just before.
 
     Args:
         agent: the calling agent; its project and profile choose the file in force.
@@ -147,15 +152,24 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     if is_misread(_ROOT, project, profile):
         return (MISREAD,)
     try:
-        at = places(_ROOT, project, profile, tuple(plugins.get_enabled_plugin_paths(None)))
+        whose = project, profile, tuple(plugins.get_enabled_plugin_paths(None))
     except Exception:  # whatever the framework raises over its files
         return (UNREAD,)
+    at = places(_ROOT, *whose)
+    stamps = _seen.get(whose) or look_at(at)
     for _ in range(MAX_READINGS):
-        stamps = look_at(at)
         layers = _read_layers(agent, at, stamps)
-        if look_at(at) == stamps:
+        before, stamps = stamps, look_at(at)
+        if stamps == before:
+            _remember(whose, stamps)
             return layers
     return (UNREAD,)
+
+
+def _remember(whose: tuple[Any, ...], stamps: tuple[Stamp | None, ...]) -> None:
+    if len(_seen) >= MAX_REMEMBERED:
+        _seen.clear()
+    _seen[whose] = stamps
 
 
 def _read_layers(

@@ -163,10 +163,17 @@ def between_readings(scene, monkeypatch):
     return between_readings
 
 
+@pytest.mark.parametrize("calls_before", [0, 1])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_file_that_appears_between_two_readings(scene, at, place, between_readings):
+def test_a_file_that_appears_between_two_readings(
+    scene, at, place, calls_before, between_readings
+):
     """The first would see no file, and the second one that says who is protected."""
     path = at(place)
+    for _ in range(calls_before):
+        scene.call()
+        assert not scene.chat.records
+        scene.tap.reset()
     appears = [lambda: scene.operator.root.joinpath(path).write_text(text)]
     text = '{"protected_servers": {"tools": "https://other.example/mcp"}}'
     between_readings(lambda: appears.pop()() if appears else None)

@@ -25,7 +25,7 @@ _DISPATCHERS: Final = frozenset(
     {"process_llm_result_tools", "_execute_tool_request", "process_tools", "_run_tool"}
 )
 _ROOMS: Final = (
-    *("gate", "host", "look_up", "evaluation"),
+    *("gate", "host", "look_up", "execution", "evaluation"),
     *("guild_preflight/observe", "guild_preflight/single_flight", "guild_preflight/request"),
     "guild_preflight/cache",  # it awaits nothing, and has a clock
 )
@@ -43,7 +43,11 @@ HOOK: Final = f"_45_{PLUGIN}.execute: guard"
 # From the gate's last look to the server that the framework finds nothing waits: each coroutine
 # begins in the step that makes it. Other threads and processes can act there all the same.
 WITHOUT: Final = frozenset(
-    {("host", "execute_checked", "execute"), ("mcp_handler", "execute", "call_tool")}
+    {
+        ("execution", "execute_checked", "execute"),
+        ("execution", "execute", "run"),
+        ("mcp_handler", "execute", "call_tool"),
+    }
 )
 
 

@@ -96,9 +96,11 @@ def _set(cls: type, attributes: Mapping[str, Any]) -> None:
 
 
 def _empty(generation: Mapping[str, ModuleType]) -> None:
-    """Forget observations and requests."""
+    """Forget observations, requests, and what stood at the places of settings."""
     observe: Any = generation[f"{ROOMS}guild_preflight.observe"]
     observe._cache._kept.clear()
+    host: Any = generation[f"{ROOMS}host"]
+    host._seen.clear()
     observe._single_flight = observe.SingleFlight()
 
 

@@ -72,22 +72,7 @@ def _know_no_tools(namespace: Namespace) -> None:
 
 def _watch_the_bound_tool(namespace: Namespace) -> None:
     """Watch the tool that the hook has found bound, which may be that of another dispatch."""
-
-    def around_execution(tool: Any, before: Any, after: Any) -> None:
-        execute = tool.execute
-
-        async def execute_checked(**arguments: Any) -> Any:
-            hold = before()
-            try:
-                response = await execute(**arguments)
-            finally:
-                hold.release()
-            after(hold)
-            return response
-
-        tool.execute = execute_checked
-
-    namespace["around_execution"] = around_execution
+    namespace["_Check"].is_for = lambda *_: False
 
 
 HOLES: Final = {
@@ -99,7 +84,7 @@ HOLES: Final = {
     "bound tool": Hole(
         "of two calls of one tool, one runs a tool that is not the one that is watched",
         ("one tool, bound",),
-        {"helpers/host.py": _watch_the_bound_tool},
+        {"helpers/execution.py": _watch_the_bound_tool},
     ),
     "in place": Hole(
         "another thread changes the servers in place, after our last look",
