@@ -284,9 +284,11 @@ class Bench:
         from usr.plugins.agent_guild_preflight.helpers import look_up
 
         settings = plugins.get_plugin_config("agent_guild_preflight", agent=chat.agent)
+        paths = plugins.get_enabled_plugin_paths(None)
         servers = look_up.servers_for(chat.agent)
         with (
             answered(plugins, "get_plugin_config", settings),
+            answered(plugins, "get_enabled_plugin_paths", paths),
             answered(look_up, "servers_for", servers),
             answered(chat.context.log, "log", None),
         ):
