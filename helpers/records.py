@@ -35,6 +35,7 @@ LAST_OBSERVATION_KEY: Final = "agent_guild_preflight.last_observation"
 MAX_RECORDS: Final = 20
 MAX_RECORD_BYTES: Final = 2048  # as JSON in UTF-8; follows from the bounds of its fields
 MAX_TOOL_CHARACTERS: Final = 200
+MAX_PROBLEMS: Final = 20  # of one file, in one log entry
 _NOTHING_OBSERVED: Final = dict.fromkeys(
     (
         "verdict",
@@ -119,7 +120,10 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
         source: which file it is wrong with.
     """
     where = "global config.json, " if source is Source.FLOOR else ""
-    lines = [f"{where}{path or 'the file'}: {problem}" for path, problem in invalid.problems]
+    shown, left = invalid.problems[:MAX_PROBLEMS], len(invalid.problems) - MAX_PROBLEMS
+    lines = [f"{where}{path or 'the file'}: {problem}" for path, problem in shown]
+    if left > 0:
+        lines.append(f"{where}and {left} more, which lint shows")
     if invalid.protected_servers is None:
         lines.append(
             f"{where}protected_servers: is missing or unreadable, so every MCP tool is refused; after "

@@ -16,6 +16,8 @@ Rules of this module:
 3. The digest is "sha256:" and the SHA-256 of that text, 64 hexadecimal digits in lower case.
 4. What JSON cannot say (NaN, a lone surrogate) has no digest, and so equals no pin. Definitions
    are parsed JSON, so that every key is a text.
+5. A definition of more than `MAX_CHARACTERS` has no digest either: it is looked at three times for
+   each call, while nothing else of the framework runs.
 
 The module imports nothing of the framework and nothing of the other rooms.
 """
@@ -29,6 +31,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 DEFINITION_KEYS: Final = ("name", "description", "input_schema")
+MAX_CHARACTERS: Final = 1_048_576  # of texts, keys and values together, each value at least one
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Made once: `json.dumps` with these options makes one for every definition.
@@ -65,9 +68,28 @@ def digest(tool: Mapping[str, Any]) -> str:
         tool: the tool as the framework exposes it.
 
     Returns:
-        "sha256:" and 64 hexadecimal digits; "" for what is no JSON.
+        "sha256:" and 64 hexadecimal digits; "" for what is no JSON, or too large.
     """
     try:
+        if _is_too_large([tool.get(key) for key in DEFINITION_KEYS]):
+            return ""
         return f"sha256:{sha256(canonical(tool)).hexdigest()}"
     except (TypeError, ValueError, RecursionError):  # a lone surrogate is a ValueError, too
         return ""
+
+
+def _is_too_large(value: Any) -> bool:
+    """Whether a JSON value is larger than what gets a digest; looks at no more than that."""
+    left, found = MAX_CHARACTERS, [value]
+    while found:
+        each = found.pop()
+        left -= len(each) if isinstance(each, (str, list, dict)) else 1
+        if isinstance(each, dict):
+            left -= sum(map(len, each))
+        if left < 0:
+            return True
+        if isinstance(each, dict):
+            found += each.values()
+        elif isinstance(each, list):
+            found += each
+    return False

@@ -481,3 +481,29 @@ def test_the_digest_of_any_definition_is_the_one_computed_once_more(tool: dict[s
     exposed = {key: tool.get(key) for key in ("name", "description", "input_schema")}
     assert same(json.loads(text), exposed)
     assert pins.is_digest(pins.digest(tool))
+
+
+@pytest.mark.parametrize(
+    ("schema", "size"),
+    [
+        ({"a": "x" * 9}, 11),
+        ({"a": [[], {}, None, 1.5, True, "xy"]}, 13),
+        ({"abc": {"d": 1}}, 7),
+        (["x"] * 5, 10),
+    ],
+)
+def test_a_definition_that_is_too_large_has_no_digest(
+    monkeypatch: pytest.MonkeyPatch, schema: Any, size: int
+) -> None:
+    """Every value counts as one at least, texts and keys by their characters."""
+    tool = {"name": "n", "description": "", "input_schema": schema}
+    monkeypatch.setattr(pins, "MAX_CHARACTERS", size + 4)
+    assert pins.is_digest(pins.digest(tool))
+    monkeypatch.setattr(pins, "MAX_CHARACTERS", size + 3)
+    assert pins.digest(tool) == ""
+
+
+def test_the_largest_definition_with_a_digest() -> None:
+    description = "d" * (1024 * 1024 - 5)
+    assert pins.is_digest(pins.digest({"name": "n", "description": description}))
+    assert pins.digest({"name": "n", "description": f"{description}d"}) == ""

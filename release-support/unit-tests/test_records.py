@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import threading
 from typing import Any
+from unittest.mock import Mock
 
+import pytest
 from usr.plugins.agent_guild_preflight.helpers import records
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
+from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Source
+from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
+    InvalidConfiguration,
+    Problem,
+)
 
 PATIENCE_SECONDS = 30.0
 MOMENT_SECONDS = 0.3
@@ -76,3 +83,15 @@ def test_only_records_are_kept_of_what_a_saved_chat_holds() -> None:
     assert [record.get("id") for record in agent.data[records.DECISIONS_KEY]] == [
         *("old", None, "new")
     ]
+
+
+@pytest.mark.parametrize(("number", "last"), [(20, "key 19: "), (21, "and 1 more, which lint shows")])
+def test_the_log_shows_the_first_problems_of_many(number: int, last: str) -> None:
+    """A file may hold thousands, and each refused call would write them all."""
+    problems = tuple((f"key {at}", Problem.UNKNOWN_KEY) for at in range(number))
+    agent = Mock()
+    records.write_configuration_log(agent, InvalidConfiguration(problems, {}), Source.SELECTED)
+    lines = agent.context.log.log.call_args.kwargs["content"].splitlines()
+    assert len(lines) == number
+    assert lines[0].startswith("key 0: ")
+    assert lines[-1].startswith(last)

@@ -142,7 +142,8 @@ def _notes(catalogue: Catalogue, pins: _Pins) -> list[str]:
     for name in pins.ambiguous:
         lines.append(f"{quoted(name)} cannot be pinned: more than one tool has this name")
     for name in pins.not_json:
-        lines.append(f"{quoted(name)} cannot be pinned: its definition is no JSON")
+        why = "its definition is no JSON, or larger than 1 MiB"
+        lines.append(f"{quoted(name)} cannot be pinned: {why}")
     if catalogue.has_more:
         lines.append("The server has further tools on a next page, which Agent Zero does not read.")
     return lines
