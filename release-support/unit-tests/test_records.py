@@ -85,7 +85,9 @@ def test_only_records_are_kept_of_what_a_saved_chat_holds() -> None:
     ]
 
 
-@pytest.mark.parametrize(("number", "last"), [(20, "key 19: "), (21, "and 1 more, which lint shows")])
+@pytest.mark.parametrize(
+    ("number", "last"), [(20, "key 19: "), (21, "and 1 more, which lint shows")]
+)
 def test_the_log_shows_the_first_problems_of_many(number: int, last: str) -> None:
     """A file may hold thousands, and each refused call would write them all."""
     problems = tuple((f"key {at}", Problem.UNKNOWN_KEY) for at in range(number))
