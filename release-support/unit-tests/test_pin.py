@@ -595,7 +595,10 @@ def test_a_definition_that_is_no_json_any_more_differs(zero: Folder) -> None:
     with mcp_server(listing(tool(value=float("inf")))) as server:
         zero.use(f"{server.origin}/mcp", pins=pins_of(tool()))
         code, lines, _ = zero.run("pin", "tools", "--against", str(saved))
-    assert (code, lines[2]) == (10, '"echo" cannot be pinned: its definition is no JSON, or larger than 1 MiB')
+    assert (code, lines[2]) == (
+        10,
+        '"echo" cannot be pinned: its definition is no JSON, or larger than 1 MiB',
+    )
     assert '"echo"  changed  not known' in lines
 
 

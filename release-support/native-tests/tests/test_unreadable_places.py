@@ -165,9 +165,7 @@ def between_readings(scene, monkeypatch):
 
 @pytest.mark.parametrize("calls_before", [0, 1])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_file_that_appears_between_two_readings(
-    scene, at, place, calls_before, between_readings
-):
+def test_a_file_that_appears_between_two_readings(scene, at, place, calls_before, between_readings):
     """The first would see no file, and the second one that says who is protected."""
     path = at(place)
     for _ in range(calls_before):
