@@ -10,6 +10,7 @@ import argparse
 import difflib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from stage.mutation_rooms import ROOMS
 CHECKOUT: Final = Path(__file__).parents[2]
 PLUGIN: Final = "usr/plugins/agent_guild_preflight"
 TARGET: Final = 0.97
+ENCODING: Final = re.compile(r'(?<=code\(")[\w-]+')
 NOTICED: Final = ("killed", "timeout")
 
 Outcomes = dict[str, str]
@@ -94,7 +96,9 @@ def copy_with_mutants(work: Path, room: str) -> dict[str, str]:
     for name in mutated.mutant_names:
         original = name.rpartition("_")[0] + "_orig"
         after = [text.replace(name, original) for text in sources[name]]
-        changes[f"{module}.{name}"] = difference(sources[original], after)
+        change = difference(sources[original], after)
+        if not is_other_spelling(change):
+            changes[f"{module}.{name}"] = change
     return changes
 
 
@@ -102,6 +106,12 @@ def difference(before: Sequence[str], after: Sequence[str]) -> str:
     """Return the lines that a mutant changes."""
     changed = difflib.ndiff(before, after)
     return "\n".join(f"    {text}" for text in changed if text[0] in "+-")
+
+
+def is_other_spelling(change: str) -> bool:
+    """Whether a mutant only writes the name of an encoding in capitals, which changes nothing."""
+    lines = [ENCODING.sub(lambda found: found[0].lower(), text[5:]) for text in change.splitlines()]
+    return len(lines) == 2 and lines[0] == lines[1]
 
 
 def run(

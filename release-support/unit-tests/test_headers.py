@@ -1,11 +1,13 @@
 """Headers: which of them may send a call elsewhere, by whatever spelling, and what is kept of them."""
 
+import importlib.util
 import string
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from usr.plugins.agent_guild_preflight.helpers.binding import headers as room
 from usr.plugins.agent_guild_preflight.helpers.binding.headers import (
     ROUTING_FAMILIES,
     ROUTING_HEADERS,
@@ -177,3 +179,15 @@ def test_a_digest_changes_with_any_header_and_tells_nothing() -> None:
     assert all(headers_digest(other) != one for other in others)
     assert len(one) == 16
     assert b"secret" not in one
+
+
+def test_a_digest_means_nothing_outside_the_process() -> None:
+    """Headers hold credentials; a digest without a secret of its own would confirm a guess."""
+    spec = importlib.util.spec_from_file_location(f"{room.__name__}_again", room.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    again = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(again)
+    headers = {"Authorization": "Bearer guessed"}
+    assert again.headers_digest(headers) == again.headers_digest(dict(headers))
+    assert again.headers_digest(headers) != headers_digest(headers)

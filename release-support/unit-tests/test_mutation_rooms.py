@@ -60,3 +60,22 @@ def test_what_a_mutant_changes_is_shown() -> None:
         "    -     return a + b",
         "    +     return a - b",
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_left_out"),
+    [
+        ('a.encode("utf-8", "x")', 'a.encode("UTF-8", "x")', True),
+        ('a.decode("ascii")', 'a.decode("ASCII")', True),
+        ('a.encode("utf-8", "x")', 'a.encode("utf-8", "X")', False),
+        ('a.encode("utf-8")', 'a.encode("XXutf-8XX")', False),
+        ('a.encode("utf-8")', "a.encode()", False),
+        ('f("utf-8")', 'f("UTF-8")', False),
+    ],
+)
+def test_a_mutant_that_changes_nothing_is_left_out(
+    before: str, after: str, is_left_out: bool
+) -> None:
+    """Python knows an encoding by its name in capitals, too."""
+    change = mutate.difference([f"    {before}"], [f"    {after}"])
+    assert mutate.is_other_spelling(change) is is_left_out

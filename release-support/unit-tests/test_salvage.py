@@ -122,6 +122,7 @@ def test_claims(text: str, expected: Claims) -> None:
         "[failed]",
         "unfailed: all over",
         'x"failed" : [ ]',
+        "{'failed': []}",
     ],
 )
 def test_what_claims_nothing(text: str) -> None:
@@ -141,6 +142,7 @@ def test_what_claims_nothing(text: str) -> None:
         '"failed" : [ 1 ]',
         '"failed" : []"failed"',
         '"failed": [], "x": "failed"',
+        '"failed": [], "x": "failed", "failed": []',
         '"failed',
         "(failed:)",
     ],
