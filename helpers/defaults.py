@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from glob import has_magic
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 import yaml
@@ -28,6 +27,7 @@ from helpers import extension, files, plugins
 from helpers.mcp_handler import normalize_name
 
 from .product import NAME as PLUGIN_NAME
+from .seam import was_written_in
 from .settings.in_force import Layer, layers_in_force
 from .settings.presence import Place, stands
 
@@ -70,18 +70,14 @@ def _is_plain_reading(agent: Any) -> bool:
     """Whether the framework reads settings as it was written to, and nobody has a say in it."""
     read = plugins.get_plugin_config
     if not hasattr(read, "__wrapped__"):
-        return _is_of(plugins, read)
-    if not _is_of(extension, read) or not _is_of(plugins, read.__wrapped__):
+        return was_written_in(plugins, read)
+    if not was_written_in(extension, read) or not was_written_in(plugins, read.__wrapped__):
         return False
     extensible: Any = plugins  # has these, where it lets others have a say
     if extensible.cache.get(extensible.HOOKS_CACHE_AREA, PLUGIN_NAME):
         return False
     find = getattr(extension, FIND_HOOKS)
     return not any(find(hook, agent=whose) for hook in _HOOKS for whose in (agent, None))
-
-
-def _is_of(module: ModuleType, function: Any) -> bool:
-    return bool(function.__code__.co_filename == module.__file__)
 
 
 def _defaults() -> str | None:

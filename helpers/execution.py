@@ -6,7 +6,9 @@ Rules of this module:
 2. Two dispatches of one tool may interleave on an agent; then the hook of one finds the instance
    that the other will run. So the check waits in two places: on the instance that the hook has
    found, and, in the context of the call, for any other instance of the same tool and agent.
-3. Our function stands in front of the framework's only from the hook until the tool begins.
+3. Our function stands in front of the framework's from the hook until the tool begins. Where the
+   tool never begins, it lets everything else through until the call is gone from memory and the
+   next protected call takes it away.
 """
 
 from __future__ import annotations

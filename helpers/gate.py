@@ -4,10 +4,11 @@ Rules of this module:
 
 1. Deny-only: a call goes on as it would without the gate, or it is refused.
 2. Without a protected server nothing is sent, logged or kept. A plain local tool costs a few
-   attribute reads and one or two patterns.
+   attribute reads and three matches of one pattern.
 3. The first stage that refuses wins: configuration, dispatch, endpoint, binding, evidence,
-   policy, re-check, execution. Where a call must satisfy two layers of settings, both precheck
-   it before anything is sent.
+   policy, re-check, execution. One question of dispatch comes after the binding, so that a missing
+   server or tool is named first: is the bound tool one of MCP at all? Where a call must satisfy two
+   layers of settings, both precheck it, one after the other, before anything is sent.
 4. For a protected call, and for an MCP call of which nobody can tell whether it is one,
    every unforeseen exception is the refusal `internal_error`.
 5. Cancellation is no error: it passes through and leaves no record.
@@ -84,13 +85,13 @@ class _Case:
     """What is known so far of a call.
 
     Attributes:
-        is_kept: it may have a record already, which a later one replaces.
+        has_record: it may have a record already, which a later one replaces.
         server, tool, endpoint: what a refusal at this point can say.
     """
 
     call: Call
     record_id: str
-    is_kept: bool = False
+    has_record: bool = False
     server: str | None = None
     tool: str = ""
     endpoint: str | None = None
@@ -229,7 +230,7 @@ class _Watch:
         Compares what the call was held to, and what the framework had when it began: another
         look-up would say where the next call goes.
         """
-        self._require(lambda: self._end(hold), Reason.BINDING_CHANGED_DURING_CALL)
+        self._require(lambda: self._end(hold), Reason.BINDING_CHANGED_DURING_CALL, is_withheld=True)
 
     def _begin(self) -> Hold | None:
         """Look the servers up anew; hold the call to them if they are what was judged."""
@@ -254,9 +255,13 @@ class _Watch:
             return False
         return True
 
-    def _require(self, look: Callable[[], Found | None], reason: Reason) -> Found:
-        """Return what a look finds; refuse the call where that is nothing."""
-        refused = self._allowed._replace(reason=reason, tolerated=(), source=None)
+    def _require(
+        self, look: Callable[[], Found | None], reason: Reason, *, is_withheld: bool = False
+    ) -> Found:
+        """Return what a look finds; refuse the call, or its result, where that is nothing."""
+        refused = self._allowed._replace(
+            reason=reason, tolerated=(), source=None, is_withheld=is_withheld
+        )
         try:
             if found := look():
                 return found
@@ -276,7 +281,7 @@ def _refuse_unforeseen(case: _Case, origin: Unforeseen) -> Judgement:
 
 
 def _keep(case: _Case, judgement: Judgement) -> None:
-    again, case.is_kept = case.is_kept, True
+    again, case.has_record = case.has_record, True
     for agent in host.concerned_agents(case.call.agent):
         records.keep(agent, judgement, case.record_id, replace=again)
         records.write_log(agent, judgement)

@@ -5,8 +5,8 @@ Rules of this module:
 1. The identity of a call is the bound tool. The name that the hook is told may be an
    alias, or belong to another call; it is only ever compared.
 2. Servers, which `look_up` finds, are turned into plain views. Of the framework only the agent,
-   the bound tool and the configuration that `look` reads leave the rooms that import it, and no
-   other looks into them.
+   the bound tool and the configuration that `look` reads are handed to rooms that do not import
+   it. `gate` reads the tool's `agent` and `name`, `records` the agent's data and log.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
 from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
 from .settings.locations import is_misread
-from .settings.presence import GLOBAL_PLACES, Place, Stamp, is_broken, places
-from .settings.presence import look as look_at
+from .settings.presence import GLOBAL_PLACES, Place, Stamp, is_broken, places, stamps_at
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
@@ -145,7 +144,9 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
         agent: the calling agent; its project and profile choose the file in force.
 
     Returns:
-        The layer of that file, then that of the floor, if there is one.
+        The layer of that file, then that of the floor, if there is one. `MISREAD` alone where the
+        framework takes a path for a pattern; `UNREAD` alone where nobody can look, or where the
+        files change as often as they are read.
     """
     project = projects.get_context_project_name(agent.context) or ""
     profile = agent.config.profile or ""
@@ -156,10 +157,10 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     except Exception:  # whatever the framework raises over its files
         return (UNREAD,)
     at = places(_ROOT, *whose)
-    stamps = _seen.get(whose) or look_at(at)
+    stamps = _seen.get(whose) or stamps_at(at)
     for _ in range(MAX_READINGS):
         layers = _read_layers(agent, at, stamps)
-        before, stamps = stamps, look_at(at)
+        before, stamps = stamps, stamps_at(at)
         if stamps == before:
             _remember(whose, stamps)
             return layers

@@ -1,7 +1,8 @@
 """Everything that was found out about one call; what is said and kept is built from it.
 
-A judgement is made after the last thing that can be awaited. A later stage replaces it with a
-new one; none is changed in place. The module imports nothing of the framework.
+A judgement is made in one go, from what is known then. Of two layers one may be judged while the
+other still waits for its evidence; the binding is compared again after that. A later stage replaces
+a judgement with a new one; none is changed in place. The module imports nothing of the framework.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Judgement(NamedTuple):
         cache_ttl_seconds: how long evidence stays fresh.
         source: which layer it was judged by; None where that does not matter.
         unforeseen: what may be told of the exception behind `internal_error`, for the operator.
+        is_withheld: the tool had run; what is refused is its result.
     """
 
     reason: Reason | None = None
@@ -44,6 +46,7 @@ class Judgement(NamedTuple):
     cache_ttl_seconds: float = 0.0
     source: Source | None = None
     unforeseen: Unforeseen | None = None
+    is_withheld: bool = False
 
     @property
     def decision(self) -> str:

@@ -25,13 +25,12 @@ from __future__ import annotations
 
 import copy
 from contextvars import ContextVar
-from types import ModuleType
 from typing import Any, Final
 
 from helpers import mcp_handler, projects, settings
 from helpers.mcp_handler import MCPConfig
 
-from .seam import Seam, behind
+from .seam import Seam, behind, was_written_in
 
 LOOK_UP: Final = "get_for_agent"
 
@@ -75,16 +74,10 @@ def _kept_servers(agent: Any, look_up: Any) -> Any:
 def _is_known(look_up: Any) -> bool:
     """Whether the functions that look servers up are the framework's own."""
     return (
-        _is_of(mcp_handler, look_up)
-        and _is_of(mcp_handler, vars(MCPConfig)["get_project_instance"])
-        and _is_of(settings, settings.get_settings)
+        was_written_in(mcp_handler, look_up)
+        and was_written_in(mcp_handler, vars(MCPConfig)["get_project_instance"])
+        and was_written_in(settings, settings.get_settings)
     )
-
-
-def _is_of(module: ModuleType, function: Any) -> bool:
-    """Whether a function was written in a module; one that wraps it was not."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and code.co_filename == module.__file__
 
 
 class Hold:

@@ -29,7 +29,8 @@ def line(judgement: Judgement) -> str:
     Returns:
         One line without line breaks.
     """
-    parts = [f"Agent Guild preflight refused this call: {cause(judgement)}."]
+    what = "withheld the result of" if judgement.is_withheld else "refused"
+    parts = [f"Agent Guild preflight {what} this call: {cause(judgement)}."]
     if judgement.server is not None:
         parts.append(f"Server: {judgement.server[:MAX_SERVER_CHARACTERS]}.")
     if judgement.endpoint is not None:

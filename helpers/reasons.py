@@ -10,7 +10,7 @@ Rules of this module:
    takes the place of its reason's.
 3. Nothing here is computed from input. A new way to refuse begins with a member here.
 
-The module imports nothing of the framework and nothing of the other rooms.
+The module imports nothing of the framework, and of the other rooms only `terms`.
 """
 
 from __future__ import annotations
@@ -202,9 +202,10 @@ class Reason(Term):
         "binding_changed_during_call",
         Stage.EXECUTION,
         NextStep.OPERATOR,
-        "The server's settings changed while the call ran; it was made, and its result is "
-        "withheld.",
-        "Find out what changed the server's settings just then; the call itself was made.",
+        "The tool ran, and its result is withheld: the server's settings changed meanwhile, or "
+        "nobody can tell where the call went.",
+        "Find out what changed the server's settings just then, or which plugin answers in the "
+        "tool's place; assume that the call was made.",
     )
     INTERNAL_ERROR = (
         "internal_error",

@@ -138,7 +138,7 @@ def write_configuration_log(agent: Any, invalid: InvalidConfiguration, source: S
 
 
 def new_id() -> str:
-    """Return the id of a call's record: a number, after what no other process has."""
+    """Return the id of a call's record: a random prefix of this process, then a running number."""
     return f"{_PROCESS}{next(_numbers):016x}"
 
 

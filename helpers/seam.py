@@ -8,13 +8,14 @@ Rules of this module:
 3. Copies of this module, as after a reload, know each other by a mark. The last one to leave takes
    away what is idle below it.
 
-The module imports nothing.
+The module imports nothing of the framework and nothing of the other rooms.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -89,3 +90,9 @@ def behind(there: Any, *, idle_only: bool = False) -> Any:
         if seam is None or seam.ours is not there or (idle_only and seam.holds):
             return there
         there = seam.theirs
+
+
+def was_written_in(module: ModuleType, function: Any) -> bool:
+    """Whether a function was written in a module; one that wraps it was not."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and code.co_filename == module.__file__

@@ -5,8 +5,8 @@ Rules of this module:
 1. A call is protected when its server carries a protected name or an approved URL,
    whatever its name.
 2. For a protected call there is exactly one live server of that name, it is remote, its
-   URL is the approved one byte for byte, it verifies TLS, no header of it sends the call
-   elsewhere or is another than the approved ones, where these are named, and it exposes the
+   URL is the approved one byte for byte, it verifies TLS, none of its headers sends the call
+   elsewhere, it has only approved headers where the approval names them, and it exposes the
    tool. Where tools are pinned, this one is, there is one of its name, and its definition is
    the pinned one. The first of these that fails is the reason.
 
@@ -28,14 +28,14 @@ class BindingRefused(Refusal):
 
 
 def classify(view: View, protected_servers: Mapping[str, Approval]) -> Approval | None:
-    """Whether a call is protected, and by which approval.
+    """Return the approval that protects a call, or None.
 
     Args:
         view: what there is under the name that the call goes to.
         protected_servers: what is approved, by normalised name.
 
     Returns:
-        The approval, by name before by URL; None for a call that is not protected.
+        The approval of that name, else one with that URL; None for a call that is not protected.
     """
     if view.server in protected_servers:
         return protected_servers[view.server]

@@ -16,8 +16,8 @@ Rules of this module:
 3. The digest is "sha256:" and the SHA-256 of that text, 64 hexadecimal digits in lower case.
 4. What JSON cannot say (NaN, a lone surrogate) has no digest, and so equals no pin. Definitions
    are parsed JSON, so that every key is a text.
-5. A definition of more than `MAX_CHARACTERS` has no digest either: it is looked at three times for
-   each call, while nothing else of the framework runs.
+5. A definition of more than `MAX_CHARACTERS` has no digest either: each layer that pins looks at it
+   four times for a call, five times after a preflight, while nothing else of the framework runs.
 
 The module imports nothing of the framework and nothing of the other rooms.
 """

@@ -6,9 +6,9 @@ which they are applied; the first that fails names the sub-reason:
 1. `encoding`: UTF-8, without a byte order mark.
 2. `json`, `duplicate_key`, `number`: one JSON text and nothing after it; no key twice in
    any object; no NaN, no infinity, no number of absurd size.
-3. `depth`: at most 16 levels of objects and lists, and at most 10,000 brackets that open one,
-   those within texts included. This is looked at before anything is built: a megabyte of lists
-   takes forty, and the collector then goes through all that the process has.
+3. `depth`: at most 16 levels of objects and lists. The brackets that open one, those within texts
+   included, are counted before rule 2, and at most 10,000 are accepted: built, a megabyte of lists
+   takes forty megabytes, and the collector then goes through all that the process has.
 4. `shape`: an object with every field of the contract, each of its type. Other top-level
    keys are tolerated and dropped.
 5. `target`: the URL that was asked about, character for character.
@@ -40,7 +40,7 @@ from .salvage import Claims, read_claims
 from .verdicts import KNOWN_CHECKS, Status, compute_verdict
 
 MAX_DEPTH: Final = 16  # levels
-MAX_BRACKETS: Final = 10_000  # a valid answer has seven, and one for each further check
+MAX_BRACKETS: Final = 10_000  # a valid answer has eleven, and one for each further check
 MAX_OTHER_CHECKS: Final = 64
 MAX_INTEGER_DIGITS: Final = 19  # enough for 64 bits
 MAX_REAL_CHARACTERS: Final = 32

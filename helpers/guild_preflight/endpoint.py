@@ -6,16 +6,17 @@ every second spelling of a URL, so that "approved, byte for byte" means one endp
 
 Rules, in the order in which they are applied:
 
-1. At most 2,048 characters; no white space, no control character, and nothing else that
-   RFC 3986 keeps out of a URL.
-2. http or https, no user part, no query, no fragment; an empty one neither.
+1. At most 2,048 characters; no white space, no control character, none of \\ " < > ^ ` { | }.
+2. http or https, no user part, no query, no fragment; an empty one neither. Then a path of nothing
+   but the characters that RFC 3986 permits.
 3. A host: a DNS name or a strict address. Whatever a resolver would read as an
    IPv4 number in another spelling (inet_aton; WHATWG URL, "ends in a number") is refused.
 4. A port from 1 to 65535, or none.
 5. One spelling only (RFC 3986 section 6.2): lower-case scheme and host, no default
    port, compressed lower-case IPv6 (RFC 5952), a path that begins with "/", no dot
    segment, upper-case percent-encodings, none of an unreserved character.
-6. A public host: no special-purpose address (IANA registries) and no private name.
+6. A public host: no private name, and no address that the IANA special-purpose registries do not
+   call globally reachable.
 
 Names are screened as text; the screen resolves nothing. A refusal carries its
 sub-reason and never the URL. The module imports nothing of the framework.

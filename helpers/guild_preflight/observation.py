@@ -21,7 +21,7 @@ class Observation:
         details: each known check's detail, marked and escaped by `untrusted`.
         other_checks: how many further checks the answer names.
         other_failed: how many of those have failed.
-        method, limits: likewise.
+        method, limits: texts of the answer, marked and escaped by `untrusted`.
         requested_at, observed_at: our own clock, UTC; None until dated.
         cached: the observation was made for an earlier call.
         age_seconds: how long ago, 0 when it was made for this call.

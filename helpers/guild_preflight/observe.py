@@ -2,9 +2,9 @@
 
 Rules of this module:
 
-1. With a maximum age of 0 every call makes a request of its own, shares it with nobody and
-   leaves nothing behind. Otherwise valid observations are kept (see `cache`), and concurrent
-   calls for one URL share one request (see `single_flight`).
+1. With a maximum age of 0 a call makes a request of its own and shares it with nobody; its answer
+   is kept only where another layer of the call wants that. Otherwise valid observations are kept
+   (see `cache`), and concurrent calls for one URL share one request (see `single_flight`).
 2. A failure is never kept. It reaches each caller as an exception of its own.
 3. One request may serve more than one deadline, see `Inquiry`.
 
@@ -25,7 +25,7 @@ from .endpoint import Endpoint
 from .observation import Observation
 from .request import PreflightRequest
 from .salvage import Claims, EvidenceUnavailable
-from .single_flight import Place, SingleFlight
+from .single_flight import Joined, SingleFlight
 
 PUBLIC_ORIGIN: Final = "https://agent-guild-5d5r.onrender.com"
 
@@ -87,17 +87,17 @@ def recall(endpoint: Endpoint, origin: str, max_age_seconds: float) -> Observati
 class Inquiry:
     """One question to the service, for whoever wants its answer by a deadline of his own.
 
-    Used in a `with` block; a request of nobody else's ends with it.
+    Used in a `with` block; an unshared request ends with the block.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, joined: Joined) -> None:
+        self._joined = joined
 
     def __enter__(self) -> Inquiry:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._place.__exit__()
+        self._joined.__exit__()
 
     async def observation(self, timeout_seconds: float) -> Observation:
         """Get what the service says by a deadline.
@@ -114,7 +114,7 @@ class Inquiry:
             ContractViolation: an answer that breaks the contract.
             UnforeseenError: something that nobody foresaw, with where it was raised.
         """
-        result = await self._place.result(timeout_seconds)
+        result = await self._joined.result(timeout_seconds)
         if isinstance(result, Observation):
             return result
         if isinstance(result, Unforeseen):
@@ -129,7 +129,7 @@ def ask(
     origin: str,
     timeout_seconds: float,
     max_age_seconds: float,
-    is_kept: bool | None = None,
+    is_kept: bool,
 ) -> Inquiry:
     """Ask the service about an endpoint; on the loop of the caller.
 
@@ -138,14 +138,12 @@ def ask(
         origin: scheme, host and port of the preflight service.
         timeout_seconds: the last deadline that will be looked at.
         max_age_seconds: how old a kept observation may be; 0 asks anew, and alone.
-        is_kept: a valid answer is kept for later calls; None for what the maximum age says.
+        is_kept: a valid answer is kept for later calls.
 
     Returns:
         The question on its way.
     """
     key = (origin, endpoint.url)
-    if is_kept is None:
-        is_kept = max_age_seconds > 0
     cache = _cache if is_kept else None
     if max_age_seconds > 0:
         place = _single_flight.join(

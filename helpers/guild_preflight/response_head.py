@@ -9,10 +9,10 @@ Rules, in the order in which they are applied:
 5. `clock`: no Date that lies too far ahead of our clock.
 
 Too far is more than the time that the request has taken, which its deadline bounds, and a
-minute: so no settings file decides what counts as stale. A Date ahead of our clock can be
-none of a stored answer, so one of the two clocks is wrong, and nearly always it is ours. A Date
-behind it, without a mark, is either one: a stored answer, or a clock of ours that runs ahead. It
-counts as stale, which is the case that hides something; the remedy of `stale` names the clock, too.
+minute: so no settings file decides what counts as stale. A stored answer cannot be dated ahead of
+our clock, so then one of the two clocks is wrong, and nearly always it is ours. A Date behind it,
+without a mark, is either one: a stored answer, or a clock of ours that runs ahead. It counts as
+stale, which is the case that hides something; the remedy of `stale` names the clock, too.
 
 The module imports nothing of the framework.
 """

@@ -30,7 +30,7 @@ from typing import Final
 from ..reasons import Reason, Refusal, SubReason
 from .verdicts import Verdict
 
-MAX_FAILED: Final = 1000  # a valid answer has the word 140 times: for each check, and in a list
+MAX_FAILED: Final = 1000  # a valid answer has it 71 times, prose aside: 70 checks, and one key
 MAX_ESCAPED: Final = 10_000  # letters
 
 _FAILED: Final = b"failed"

@@ -96,23 +96,23 @@ class InFlight:
             self.loop.call_soon_threadsafe(lambda: self.task and self.task.cancel())
 
 
-class Place:
-    """A caller's place at a request; taken in a `with` block, and left at its end."""
+class Joined:
+    """A caller that has joined a request; used in a `with` block, which it leaves at the end."""
 
     def __init__(self, waiter: asyncio.Future[Any], in_flight: InFlight | None, is_alone: bool):
-        """Take the place.
+        """Join the request.
 
         Args:
             waiter: gets the result, on the caller's loop.
             in_flight: the request; None where there is a result without one.
-            is_alone: nobody else has a place at it.
+            is_alone: nobody else has joined it.
         """
         self._began = time.monotonic()
         self._waiter = waiter
         self._in_flight = in_flight
         self._is_alone = is_alone
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Joined:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -123,8 +123,8 @@ class Place:
         """Return the result, as soon as there is one.
 
         Args:
-            seconds: the deadline, from when the place was taken; none is after the last one
-                that was named then.
+            seconds: the deadline, in seconds from when it was joined; at most the one that
+                was named then.
 
         Returns:
             What was recalled, what the work returned, its `overdue` result at the deadline,
@@ -158,7 +158,7 @@ class SingleFlight:
         seconds: float,
         prepare: Callable[[], Work],
         recall: Callable[[], Any] = lambda: None,
-    ) -> Place:
+    ) -> Joined:
         """Join a request of the same key, or begin one; on the loop of the caller.
 
         Args:
@@ -170,17 +170,17 @@ class SingleFlight:
                 caller waits for or repeats a request already answered.
 
         Returns:
-            The caller's place at the request.
+            What the caller has joined.
         """
         waiter = asyncio.get_running_loop().create_future()
         with self._lock:
             recalled = recall()
             if recalled is not None:
                 waiter.set_result(recalled)
-                return Place(waiter, None, is_alone=True)
+                return Joined(waiter, None, is_alone=True)
             in_flight = self._join(key, seconds, prepare)
             in_flight.waiters.append(waiter)
-        return Place(waiter, in_flight, is_alone=key is None)
+        return Joined(waiter, in_flight, is_alone=key is None)
 
     def _join(self, key: Hashable | None, seconds: float, prepare: Callable[[], Work]) -> InFlight:
         """Return the request to wait for; the lock is held."""

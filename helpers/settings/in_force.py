@@ -5,8 +5,9 @@ Rules of this module:
 1. The framework's most specific file is in force, whole. A call must satisfy it.
 2. `floor: true` in the global file keeps that file in force as well: a call must satisfy both,
    each with its own policy. Anywhere else `floor` is a problem.
-3. If the global file is unreadable, not an object, has a non-boolean `floor`, or has an unknown
-   key (perhaps a misspelled `floor`), it is treated as an invalid floor.
+3. If the global file is unreadable, not an object, has a `floor` that is neither true, false nor
+   null, or has no `floor` but an unknown key (perhaps a misspelled one), it is treated as an invalid
+   floor.
 4. The global file alone decides who is told a URL. Every layer asks the service that the global
    file names, whatever its own file says; a private endpoint is told to it only where the global
    file permits that, too. While the global file is not valid, nobody is told: it is taken for a
@@ -107,7 +108,7 @@ def _layers_in_force(
         return (Layer(Source.SELECTED, _read(selected, normalize_name)),)
     specific = _read(selected, normalize_name, is_global=False)
     globally = _read(everywhere, normalize_name)
-    has_floor = not _has_no_floor(everywhere)
+    has_floor = _may_have_floor(everywhere)
     if isinstance(globally, InvalidConfiguration):
         globally = _below(specific, globally, has_floor)
         has_floor = has_floor or bool(globally.protected_servers)
@@ -140,13 +141,13 @@ def _below(
     return InvalidConfiguration(globally.problems, MappingProxyType(both))
 
 
-def _has_no_floor(everywhere: object) -> bool:
-    """Whether the global file surely has no floor."""
+def _may_have_floor(everywhere: object) -> bool:
+    """Whether the global file has a floor, or nobody can tell."""
     if not isinstance(everywhere, dict):
-        return False
+        return True
     if "floor" not in everywhere:
-        return SETTINGS.issuperset(everywhere)
-    return everywhere["floor"] is None or everywhere["floor"] is False
+        return not SETTINGS.issuperset(everywhere)
+    return everywhere["floor"] is not None and everywhere["floor"] is not False
 
 
 def _read(

@@ -225,7 +225,10 @@ class Locations:
         return _first(self._global_files())
 
     def layers(self) -> tuple[Layer, ...]:
-        """Return the settings that a call must satisfy, exactly as the gate does."""
+        """Return the settings that a call must satisfy, as the gate does.
+
+        What the environment or a hook makes of them is not in it; `lint` warns of both.
+        """
         if is_misread(str(self.root), self.project, self.profile):
             return (MISREAD,)
         return layers_in_force(

@@ -1,8 +1,8 @@
 """What stands at the places where settings may be?
 
 The framework takes for absent whatever it cannot follow: a link to nothing, a folder that it may
-not enter. Then a less specific file is in force, or none. Here only that is absent of which
-nothing is there.
+not enter. Then a less specific file is in force, or none. Here a place counts as empty only if
+nothing at all is there.
 
 Rules of this module:
 
@@ -94,7 +94,7 @@ def _place(base: str, *below: str) -> Place:
     return Place(tuple(steps))
 
 
-def look(at: Sequence[Place]) -> tuple[Stamp | None, ...]:
+def stamps_at(at: Sequence[Place]) -> tuple[Stamp | None, ...]:
     """Return what stands at each place: a stamp, or None where nothing does."""
     return tuple(
         [

@@ -351,7 +351,7 @@ class Bench:
 
         async def preflight() -> None:
             with observe.ask(
-                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0
+                target, origin=self.origin, timeout_seconds=5, max_age_seconds=0, is_kept=False
             ) as inquiry:
                 await inquiry.observation(5)
 

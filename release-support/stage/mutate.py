@@ -143,7 +143,7 @@ def line(room: str, counts: Counter[str]) -> str:
 
 
 def report(outcomes: dict[str, Outcomes]) -> int:
-    """Print the sum, and the rooms that are below the target; give the exit code."""
+    """Print the sum; return 0 if it reaches the target, else 1."""
     counts = {room: Counter(found.values()) for room, found in outcomes.items()}
     together = sum(counts.values(), Counter[str]())
     print(line("all", together))

@@ -58,7 +58,7 @@ ROOMS: Final = {
     "settings/reader": Tests(("configuration", "in_force")),
     "settings/in_force": Tests(("in_force", "evaluation", "floor_statement")),
     "settings/problems": Tests(("configuration", "in_force")),
-    "settings/files": Tests(("configuration", "in_force", "lint", "explain")),
+    "settings/files": Tests(("files", "configuration", "in_force", "lint", "explain")),
     "settings/presence": Tests(("presence", "lint"), _SETTINGS),
     "settings/locations": Tests(("presence", "lint", "explain", "check"), _SETTINGS),
     "settings/toggles": Tests(("lint", "check"), _SETTINGS),

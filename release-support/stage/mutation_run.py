@@ -6,7 +6,8 @@ Rules of this module:
    What each test has come through decides which mutants it can notice.
 2. Every mutant has a process of its own, with a folder of its own for what the tests write. Tests
    that need no host are collected once, and the process is split off from there. Those that go
-   through a host are collected anew: both have threads, which no split-off process would have.
+   through a host are collected anew in each: a host runs threads, and a process that is split off
+   keeps none of them.
 3. The tests that have noticed most so far go first, then the quickest.
 4. A mutant on which the tests take much longer than without it, as one that waits for ever, is
    `timeout`, and told apart from one that was noticed.

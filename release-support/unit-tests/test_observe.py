@@ -94,7 +94,7 @@ def inquiry(
     *,
     ttl: float = TTL_SECONDS,
     seconds: float = PATIENCE_SECONDS,
-    is_kept: bool | None = None,
+    is_kept: bool | None = None,  # None for what the maximum age says
 ) -> room.Inquiry:
     origin = server if isinstance(server, str) else server.origin
     return room.ask(
@@ -102,7 +102,7 @@ def inquiry(
         origin=origin,
         timeout_seconds=seconds,
         max_age_seconds=ttl,
-        is_kept=is_kept,
+        is_kept=ttl > 0 if is_kept is None else is_kept,
     )
 
 

@@ -290,7 +290,7 @@ def test_what_cannot_be_pinned_is_left_out_and_named(zero: Folder) -> None:
         "server  tools",
         "tools   4",
         '"a" cannot be pinned: more than one tool has this name',
-        '"c" cannot be pinned: its definition is no JSON, or larger than 1 MiB',
+        '"c" cannot be pinned: its definition is no JSON, or too large',
         "pins    none in the settings in force",
         "",
         'tool "a" (untrusted: the server\'s words)',
@@ -597,7 +597,7 @@ def test_a_definition_that_is_no_json_any_more_differs(zero: Folder) -> None:
         code, lines, _ = zero.run("pin", "tools", "--against", str(saved))
     assert (code, lines[2]) == (
         10,
-        '"echo" cannot be pinned: its definition is no JSON, or larger than 1 MiB',
+        '"echo" cannot be pinned: its definition is no JSON, or too large',
     )
     assert '"echo"  changed  not known' in lines
 

@@ -15,8 +15,8 @@ from usr.plugins.agent_guild_preflight.helpers.settings.presence import (
     BROKEN,
     GLOBAL_PLACES,
     is_broken,
-    look,
     places,
+    stamps_at,
     stands,
 )
 
@@ -129,7 +129,7 @@ def stamp_after(make: Callable[[Path], None], root: Path, number: int = -1) -> o
     steps = [Path(step) for step in place.steps]
     steps[number].parent.mkdir(parents=True, exist_ok=True)
     make(steps[number])
-    return look([place])[0]
+    return stamps_at([place])[0]
 
 
 @pytest.mark.parametrize("make", READABLE)
@@ -166,14 +166,14 @@ def test_the_short_way_to_rare_places_tells_the_same(tmp_path: Path, is_rare: bo
     steps = (str(tmp_path / "agents"), str(tmp_path / "agents" / "config.json"))
     place = room.Place(steps, is_rare)
 
-    assert look([place]) == (None,)
+    assert stamps_at([place]) == (None,)
     Path(steps[0]).symlink_to("gone")
-    assert look([place]) == (BROKEN,)
+    assert stamps_at([place]) == (BROKEN,)
     Path(steps[0]).unlink()
     Path(steps[0]).mkdir()
-    assert look([place]) == (None,)
+    assert stamps_at([place]) == (None,)
     Path(steps[1]).touch()
-    assert look([place]) not in ((None,), (BROKEN,))
+    assert stamps_at([place]) not in ((None,), (BROKEN,))
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "nul\0", "\ud800"])
@@ -181,7 +181,7 @@ def test_what_nobody_can_look_at_is_broken(tmp_path: Path, name: str) -> None:
     place = places(str(tmp_path), "", name, ())[0]
     (tmp_path / "usr" / "agents").mkdir(parents=True)
 
-    assert look([place]) == (BROKEN,)
+    assert stamps_at([place]) == (BROKEN,)
 
 
 def test_a_file_that_is_too_large_is_broken(
@@ -198,7 +198,7 @@ def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     at = places(str(tmp_path), "", "", ())
     other = tmp_path / "other.json"
-    seen = {look(at)}
+    seen = {stamps_at(at)}
     for change in (
         lambda: path.write_text("{}"),
         lambda: path.write_text("[]"),
@@ -210,8 +210,8 @@ def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
     ):
         time.sleep(0.02)  # the clock of a file system may be coarse
         change()
-        assert look(at) == look(at)
-        seen.add(look(at))
+        assert stamps_at(at) == stamps_at(at)
+        seen.add(stamps_at(at))
     assert len(seen) == 7  # once there is nothing again
 
 

@@ -15,8 +15,8 @@ Rules of this module:
    live remote server of that name, its URL screened and, where it is protected, the approved
    one, TLS verified, no header that names another host. Then it says to whom it connects.
 2. The digests are those that the gate computes, over what Agent Zero exposes (see `catalogue`).
-   A name that two tools have cannot be pinned, nor a definition that is no JSON or larger than
-   1 MiB.
+   A name that two tools have cannot be pinned, nor a definition that is no JSON or too
+   large (see `pins`).
 3. All that the server says is data: shown with control characters visible, and bounded.
 """
 

@@ -142,7 +142,7 @@ def _notes(catalogue: Catalogue, pins: _Pins) -> list[str]:
     for name in pins.ambiguous:
         lines.append(f"{quoted(name)} cannot be pinned: more than one tool has this name")
     for name in pins.not_json:
-        why = "its definition is no JSON, or larger than 1 MiB"
+        why = "its definition is no JSON, or too large"
         lines.append(f"{quoted(name)} cannot be pinned: {why}")
     if catalogue.has_more:
         lines.append("The server has further tools on a next page, which Agent Zero does not read.")

@@ -288,13 +288,15 @@ class Scene:
         statuses: Mapping[str, str] | None = None,
         unlisted: int = 0,
         age: str = "",
+        is_withheld: bool = False,
     ) -> str:
         """Return the line that a model must be shown, with `<time>` for its time.
 
         An empty `endpoint` stands for the tool server's own; `statuses` are those of the
         valid answer that the decision rests on, None when there was none.
         """
-        parts = [f"Agent Guild preflight refused this call: {cause}."]
+        what = "withheld the result of" if is_withheld else "refused"
+        parts = [f"Agent Guild preflight {what} this call: {cause}."]
         if server is not None:
             parts.append(f"Server: {server}.")
         if endpoint is not None:
@@ -337,6 +339,7 @@ class Scene:
         told: str | None = None,
         was_called: bool = False,
         refused_by: str | None = None,
+        is_withheld: bool | None = None,
         **shown: Any,
     ) -> dict[str, Any]:
         """Check everything that a refusal of the latest call must leave, and nothing else.
@@ -347,8 +350,9 @@ class Scene:
         """
         chat = chat or self.chat
         cause = reason if sub_reason is None else f"{reason} ({sub_reason})"
+        is_withheld = was_called if is_withheld is None else is_withheld
         told = self.told(chat) if told is None else self.without_times(told)
-        assert told == self.line(cause, next_step, **shown)
+        assert told == self.line(cause, next_step, is_withheld=is_withheld, **shown)
         if was_called:
             self.expect_reached()
         else:

@@ -304,6 +304,7 @@ def happened(
     before=0,
     answers=None,
     seen=1,
+    shown="",
 ):
     """Return what happened to a call A of `notes`; nothing is wrong with it unless it is said.
 
@@ -318,6 +319,7 @@ def happened(
         },
         answers=found,
         deliveries=[Delivery("A", "notes", url, seen)] if url else [],
+        shown={"A": shown},
         kept={"A": {str(number): {"decision": word} for number, word in enumerate(kept)}},
     )
 
@@ -331,6 +333,8 @@ HOLDS = {
     "an allowed call": (happened(), ended()),
     "a refused call": (happened(url="", kept=["refused"]), ended("refused")),
     "a call withheld": (happened(kept=["refused"]), ended("refused")),
+    "an answer that is shown": (happened(shown=f"answer of {NOTES}"), ended()),
+    "approved under another name": (happened(kept=()), ended(server="memos")),
     "cancelled before": (happened(url="", kept=()), ended("cancelled", decided=False)),
     "cancelled after": (happened(url=""), ended("cancelled")),
     "not protected": (
@@ -430,6 +434,11 @@ BROKEN = {
         happened(read=settings(protected_servers={})),
         ended(),
         "its records say",
+    ),
+    "withheld, and shown": (
+        happened(kept=["refused"], shown=f"answer of {NOTES}"),
+        ended("refused"),
+        "shown the server's answer",
     ),
     "refused for nothing": (
         happened(url="", kept=["refused"]),

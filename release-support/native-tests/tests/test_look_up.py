@@ -452,6 +452,7 @@ def test_an_execution_that_calls_nothing_that_was_checked(in_project, look):
         preflights=1,
         statuses=HEALTHY,
         superseded=True,
+        is_withheld=True,
     )
     assert "from elsewhere" not in str(in_project.chat.shown)
 

@@ -1,4 +1,4 @@
-"""Makes every await of chosen files a place where a step may end.
+"""Makes every await of chosen files, but those in `WITHOUT`, a place where a step may end.
 
 Rules of this module:
 

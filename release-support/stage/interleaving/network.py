@@ -18,6 +18,7 @@ from mcp.types import CallToolResult, TextContent
 
 from . import awaits
 from .ledger import Answer, Delivery, Ledger
+from .oracle import ANSWER
 from .scheduler import Loop
 
 TOOLS: Final = ("echo", "read")
@@ -72,7 +73,7 @@ class Network:
         call, seen = str(arguments.get("call", "")), len(self.ledger.answers)
         self.ledger.deliveries.append(Delivery(call, server.name, server.url, seen))
         await point("the MCP server answers")
-        return CallToolResult(content=[TextContent(type="text", text=f"answer of {server.url}")])
+        return CallToolResult(content=[TextContent(type="text", text=f"{ANSWER}{server.url}")])
 
 
 def listing() -> list[dict[str, Any]]:

@@ -3,10 +3,12 @@
 Rules of this module:
 
 1. Bytes of a protected call reach only the approved server, and only after the service has said
-   what the settings ask for by which the call was judged.
+   what the settings ask for by which the call was judged. A call is protected by the name of its
+   server, or by its URL.
 2. Each decision leaves exactly one record: a refusal one that says so, an allowed call one that
    says so, a call that is not protected none, a call that is cancelled before it is decided none.
-3. A call that no protected server has to do with is not refused.
+3. Of a call that is refused, the model is not shown what the server has answered.
+4. A call that no protected server has to do with is not refused.
 
 It is a second statement: nothing of the plugin is imported, and nothing of the host.
 """
@@ -21,6 +23,7 @@ from .ledger import Delivery, Ledger, Read
 
 PUBLIC_SERVICE: Final = "https://agent-guild-5d5r.onrender.com"
 ASKED_FOR: Final = ("endpoint_reachable", "protocol_handshake")
+ANSWER: Final = "answer of "  # so begins what every server answers
 ESSENTIAL: Final = ASKED_FOR  # of these the services say "proven" unless they say otherwise
 
 
@@ -56,6 +59,8 @@ def broken(ledger: Ledger, ended: Mapping[str, Ended]) -> Iterator[str]:
         decisions = [record["decision"] for record in ledger.kept.get(call, {}).values()]
         if decisions not in _expected(end, _judged(call, ledger)):
             yield f"{call}: {end.how}, and its records say {decisions}"
+        if end.how == "refused" and ANSWER in ledger.shown.get(call, ""):
+            yield f"{call}: refused, and the model was shown the server's answer"
         if end.is_free and end.how == "refused":
             yield f"{call}: refused, and no protected server has to do with it"
         if end.how not in ("answered", "refused", "cancelled"):
@@ -70,9 +75,9 @@ def _misdelivered(delivery: Delivery, ledger: Ledger) -> Iterator[str]:
         approved = _protected(read.raw)
         if approved is None:
             yield f"{delivery.call}: {delivery.url} got its bytes under unreadable settings"
-        elif delivery.server not in approved:
+        elif delivery.server not in approved and delivery.url not in approved.values():
             continue
-        elif delivery.url != approved[delivery.server]:
+        elif delivery.url != approved.get(delivery.server, delivery.url):
             yield f"{delivery.call}: {delivery.url} got its bytes, approved is another"
         elif not _is_proven(delivery, read, ledger):
             yield f"{delivery.call}: {delivery.url} got its bytes without the evidence asked for"
