@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from agent import AgentContext
@@ -29,8 +30,16 @@ from .defaults import layers_of_defaults
 from .product import NAME as PLUGIN_NAME
 from .settings.files import UNREADABLE
 from .settings.in_force import MISREAD, UNREAD, Layer, layers_in_force
-from .settings.locations import is_misread
-from .settings.presence import GLOBAL_PLACES, Place, Stamp, is_broken, places, stamps_at
+from .settings.presence import (
+    GLOBAL_PLACES,
+    Place,
+    Stamp,
+    is_broken,
+    misread_places,
+    places,
+    stamp,
+    stamps_at,
+)
 
 ALIAS_MAP_KEY: Final = "responses_tool_name_map"
 TAKEN: Final = "_agent_guild_preflight_taken"
@@ -40,6 +49,7 @@ MISSING_TOOL: Final = "Unknown"  # the class that the framework binds where ther
 # The same few names again and again, and each call needs one.
 _normalized = lru_cache(maxsize=64)(normalize_name)
 
+MAX_TOOLS: Final = 10_000  # of one server; a digest of each name takes 3 us
 MAX_READINGS: Final = 4  # of settings that change while they are read
 MAX_REMEMBERED: Final = 64  # agents' projects, profiles and plugins
 
@@ -114,13 +124,14 @@ def tool_behind(name: str, servers: Any) -> str | None:
             global one, which is looked at as well.
 
     Returns:
-        "server.tool"; None where the name is no alias, or that of a tool that nobody knows.
+        "server.tool"; None where the name is no alias, or that of a tool that nobody knows, or that
+        stands behind the first `MAX_TOOLS` of a server.
     """
     if not is_alias(name):
         return None
     for server in (*servers.servers, *MCPConfig.get_instance().servers):
         if may_be_of(name, server.name):
-            for tool in server.get_tools():
+            for tool in islice(server.get_tools(), MAX_TOOLS):
                 qualified_name = f"{server.name}.{tool['name']}"
                 if alias_of(qualified_name) == name:
                     return qualified_name
@@ -150,13 +161,13 @@ def layers_for(agent: Any) -> tuple[Layer, ...]:
     """
     project = projects.get_context_project_name(agent.context) or ""
     profile = agent.config.profile or ""
-    if is_misread(_ROOT, project, profile):
-        return (MISREAD,)
     try:
         whose = project, profile, tuple(plugins.get_enabled_plugin_paths(None))
     except Exception:  # whatever the framework raises over its files
         return (UNREAD,)
     at = places(_ROOT, *whose)
+    if any(stamp(place.steps) is not None for place in misread_places(_ROOT, *whose)):
+        return (MISREAD,)
     stamps = _seen.get(whose) or stamps_at(at)
     for _ in range(MAX_READINGS):
         layers = _read_layers(agent, at, stamps)

@@ -224,31 +224,25 @@ class Locations:
         """Return the file that would be in force without project and profile."""
         return _first(self._global_files())
 
+    @property
+    def is_misread(self) -> bool:
+        """Whether there are settings in a place that the framework takes for a pattern."""
+        return any(
+            has_magic(str(file.path)) and file.exists
+            for file in self.config_files()
+            if file.scope is not Scope.DEFAULT
+        )
+
     def layers(self) -> tuple[Layer, ...]:
         """Return the settings that a call must satisfy, as the gate does.
 
         What the environment or a hook makes of them is not in it; `lint` warns of both.
         """
-        if is_misread(str(self.root), self.project, self.profile):
+        if self.is_misread:
             return (MISREAD,)
         return layers_in_force(
             self.selected().read(), self.everywhere().read(), normalize_name=normalize_name
         )
-
-
-def is_misread(root: str, project: str, profile: str) -> bool:
-    """Whether there are settings that the framework does not find where they are.
-
-    Args:
-        root, project, profile: as for `Place`.
-
-    Returns:
-        A path is taken for a pattern, and there is a file in one of the places that count.
-    """
-    if not has_magic(f"{root}/{project}/{profile}"):  # nearly always
-        return False
-    files = Locations(Path(root), project, profile).config_files()
-    return any(file.exists for file in files if file.scope is not Scope.DEFAULT)
 
 
 def _config_files(folders: Iterable[tuple[Scope, Path]]) -> list[ConfigFile]:

@@ -21,7 +21,8 @@ import os
 import stat
 from collections.abc import Sequence
 from functools import lru_cache
-from os import F_OK, access
+from glob import has_magic
+from os import F_OK, X_OK, access
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -44,12 +45,13 @@ class Place(NamedTuple):
     """A place where settings may be.
 
     Attributes:
-        steps: every folder below the one that is there, then the file; absolute paths.
-        is_rare: there is seldom even the first step, and there are dozens of such places.
+        steps: every folder below the base, then the file; absolute paths.
+        rarely_in: the base, where there is seldom even the first step below it; there are dozens
+            of such places. Else empty.
     """
 
     steps: tuple[str, ...]
-    is_rare: bool = False
+    rarely_in: str = ""
 
     @property
     def path(self) -> str:
@@ -80,10 +82,24 @@ def places(
     if profile:
         found.append(_place(root, "usr", *of_profile))
         found += [
-            _place(folder, *of_profile)._replace(is_rare=_CAN_TELL) for folder in plugin_folders
+            _place(folder, *of_profile)._replace(rarely_in=folder if _CAN_TELL else "")
+            for folder in plugin_folders
         ]
         found.append(_place(root, *of_profile))
     return (*found, _place(root, "usr"), _place(root))
+
+
+@lru_cache(maxsize=64)
+def misread_places(
+    root: str, project: str, profile: str, plugin_folders: tuple[str, ...]
+) -> tuple[Place, ...]:
+    """Return the places that the framework takes for a pattern, and so does not find.
+
+    Args:
+        root, project, profile, plugin_folders: as for `places`.
+    """
+    at = places(root, project, profile, plugin_folders)
+    return tuple([place for place in at if has_magic(place.path)])
 
 
 def _place(base: str, *below: str) -> Place:
@@ -98,15 +114,27 @@ def stamps_at(at: Sequence[Place]) -> tuple[Stamp | None, ...]:
     """Return what stands at each place: a stamp, or None where nothing does."""
     return tuple(
         [
-            stamp(steps) if not is_rare or access(steps[0], F_OK, follow_symlinks=False) else None
-            for steps, is_rare in at
+            None if rarely_in and _has_nothing(rarely_in, steps[0]) else stamp(steps, rarely_in)
+            for steps, rarely_in in at
         ]
     )
 
 
-def stamp(steps: Sequence[str]) -> Stamp | None:
-    """Return the stamp of what stands at the end of some steps, or None where nothing does."""
+def _has_nothing(folder: str, path: str) -> bool:
+    """Whether there is surely nothing at a path in a folder, not even a link to nothing."""
+    return not access(path, F_OK, follow_symlinks=False) and access(folder, X_OK)
+
+
+def stamp(steps: Sequence[str], base: str = "") -> Stamp | None:
+    """Return the stamp of what stands at the end of some steps, or None where nothing does.
+
+    Args:
+        steps: every folder on the way, then the file.
+        base: a folder that leads to them, and that may have gone since it was found; or empty.
+    """
     try:
+        if base and not access(base, X_OK):
+            return BROKEN if _stands(base) else None
         for path in steps:
             if not access(path, F_OK):
                 return BROKEN if _stands(path) else None

@@ -155,7 +155,8 @@ class _Reader:
             if name in protected:
                 self.report(path, Problem.NAME_TWICE)
                 name = f"{name} ({len(protected)})"  # this one's URL is protected no less
-            protected[name] = self.approval(name, approved, path)
+            # A name that is not usable is shown all the same, with what is wrong with it.
+            protected[name] = self.approval(name[:MAX_NAME_CHARACTERS], approved, path)
         return protected
 
     def approval(self, name: str, value: object, path: str) -> Approval:

@@ -164,7 +164,7 @@ def test_a_place_is_empty_when_any_step_is_missing(tmp_path: Path, number: int) 
 @pytest.mark.parametrize("is_rare", [True, False])
 def test_the_short_way_to_rare_places_tells_the_same(tmp_path: Path, is_rare: bool) -> None:
     steps = (str(tmp_path / "agents"), str(tmp_path / "agents" / "config.json"))
-    place = room.Place(steps, is_rare)
+    place = room.Place(steps, str(tmp_path) if is_rare else "")
 
     assert stamps_at([place]) == (None,)
     Path(steps[0]).symlink_to("gone")
@@ -174,6 +174,32 @@ def test_the_short_way_to_rare_places_tells_the_same(tmp_path: Path, is_rare: bo
     assert stamps_at([place]) == (None,)
     Path(steps[1]).touch()
     assert stamps_at([place]) not in ((None,), (BROKEN,))
+
+
+def test_a_folder_that_is_gone_since_it_was_found(tmp_path: Path) -> None:
+    """A plugin's, which the framework has in its list still."""
+    folder = tmp_path / "usr" / "plugins" / "other"
+    place = places(str(tmp_path), "", "agent0", (str(folder),))[1]
+    folder.parent.mkdir(parents=True)
+    assert stamps_at([place]) == (None,)
+    folder.symlink_to("gone")
+    assert stamps_at([place]) == (BROKEN,)
+    folder.unlink()
+    folder.touch()
+    assert stamps_at([place]) == (BROKEN,)
+    folder.unlink()
+    folder.mkdir()
+    assert stamps_at([place]) == (None,)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("team", 0), ("team[1]", 1), ("te?m", 1), ("team*", 1)]
+)
+def test_places_that_the_framework_takes_for_a_pattern(name: str, number: int) -> None:
+    found = room.misread_places("/a0", "", "agent0", (f"/a0/usr/plugins/{name}",))
+    assert len(found) == number
+    assert all(f"/{name}/agents/" in place.path for place in found)
+    assert len(room.misread_places("/a[0]", "", "", ())) == GLOBAL_PLACES
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "nul\0", "\ud800"])

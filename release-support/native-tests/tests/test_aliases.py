@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 from helpers import responses_tools
+from helpers.mcp_handler import MCPConfig
+from usr.plugins.agent_guild_preflight.helpers import host
 
 CALL = b'"method":"tools/call"'
 HEALTHY: dict[str, str] = {}
@@ -213,3 +215,14 @@ def test_look_ups_without_a_protected_server(scene, look_ups, local_tool, name):
     native(scene, name)
     assert look_ups == []
     assert "noted" in scene.chat.shown[-1]
+
+
+def test_a_server_with_more_tools_than_are_looked_through(both):
+    """Nobody knows the tool then, and what its alias could be of decides."""
+    servers = MCPConfig.get_instance()
+    names = [tool["name"] for server in servers.servers for tool in server.get_tools()]
+    last = f"tools.{names[-1]}"
+    assert host.tool_behind(native_name(last), servers) == last
+    both.patch.setattr(host, "MAX_TOOLS", 1)
+    assert host.tool_behind(native_name(last), servers) is None
+    assert host.tool_behind(native_name(f"tools.{names[0]}"), servers) == f"tools.{names[0]}"

@@ -298,6 +298,16 @@ def longest(reason, sub_reason, server):
     )
 
 
+def test_a_record_of_a_server_whose_name_is_too_long(scene):
+    """It is refused by that name, and shown by its beginning."""
+    scene.protect()
+    scene.operator.configure(scene.settings(protected_servers={"n" * 100_000: scene.url}))
+    scene.call()
+    (record,) = scene.chat.records
+    assert (record["reason"], record["server"]) == ("invalid_configuration", "n" * 128)
+    assert len(json.dumps(scene.chat.log_lines)) < 2 * records.MAX_RECORD_BYTES
+
+
 # The longest names by which a server can be protected, as the host normalises them.
 SERVERS = {"ascii": "a" * 128, "astral": "\U00020000" * 128}
 

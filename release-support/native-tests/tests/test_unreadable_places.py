@@ -195,3 +195,26 @@ def test_settings_that_change_with_every_reading(scene, at, between_readings):
     scene.call()
     expect_all_refused(scene)
     assert next(number) == 2 * host.MAX_READINGS
+
+
+# A plugin's folder
+
+
+@pytest.mark.parametrize("name", ["team[1]", "team*", "te?m"])
+def test_a_plugin_whose_folder_is_taken_for_a_pattern(scene, name):
+    """The framework does not find what stands there, and takes the next file."""
+    scene.protect()
+    scene.operator.unconfigure()
+    folder = scene.operator.root / "usr" / "plugins" / name
+    place = folder / "agents" / PROFILE / CONFIG
+    place.parent.mkdir(parents=True)
+    place.write_text("{}")
+    (folder / "plugin.yaml").write_text("name: team\n")
+    try:
+        scene.operator.forget_extensions()
+        scene.chat = scene.new_chat()
+        scene.call()
+        expect_all_refused(scene)
+    finally:
+        shutil.rmtree(folder)
+        scene.operator.forget_extensions()
