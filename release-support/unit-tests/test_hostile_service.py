@@ -931,7 +931,11 @@ async def play_one(case: Case, servers: dict[str, ssl.SSLContext]) -> Played:
         outcome: Observation | BaseException
         try:
             with observe.ask(
-                ENDPOINT, origin=origin, timeout_seconds=case.seconds, max_age_seconds=0
+                ENDPOINT,
+                origin=origin,
+                timeout_seconds=case.seconds,
+                max_age_seconds=0,
+                is_kept=False,
             ) as inquiry:
                 outcome = await inquiry.observation(case.seconds)
         except Exception as error:

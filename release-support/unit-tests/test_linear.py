@@ -870,7 +870,9 @@ SENT: dict[str, list[Step]] = {
 
 
 async def answered(endpoint: Endpoint, origin: str) -> Observation:
-    with observe.ask(endpoint, origin=origin, timeout_seconds=1.0, max_age_seconds=0) as inquiry:
+    with observe.ask(
+        endpoint, origin=origin, timeout_seconds=1.0, max_age_seconds=0, is_kept=False
+    ) as inquiry:
         return await inquiry.observation(1.0)
 
 
