@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import os
+import warnings
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +64,9 @@ def _imitates(file: Path) -> bool:
     try:
         if os.path.getsize(file) > MAX_SOURCE_BYTES:
             return True
-        nodes = ast.walk(ast.parse(read_text(file)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a warning would quote the file to the terminal
+            nodes = ast.walk(ast.parse(read_text(file)))
         return any(_names_it(node) for node in nodes)
     except (RecursionError, MemoryError):  # nested too deeply
         return True
