@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from pathlib import Path
 
 import h11
 import pytest
@@ -189,9 +188,3 @@ def test_a_message_in_any_pieces() -> None:
             at = sorted(rng.sample(range(len(message)), 3))
             pieces = [message[i:j] for i, j in zip([0, *at], [*at, len(message)], strict=True)]
             assert read(pieces, Framing())[1]
-
-
-def test_the_local_service_has_the_same_file() -> None:
-    ours = Path(framing.__file__)
-    its = Path(__file__).parents[1] / "local_guild" / "framing.py"
-    assert its.read_bytes() == ours.read_bytes()

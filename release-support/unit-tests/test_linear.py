@@ -601,7 +601,7 @@ def test_what_the_http_library_reads_with_patterns(kind: str) -> None:
 
             return refused(run)
 
-        assert growth(made, 4 * KIB) <= MOST
+        assert growth(made, 2 * KIB) <= MOST
 
 
 @pytest.mark.parametrize(
