@@ -24,6 +24,9 @@ SOUND = {
     "a trailer": CHUNKED + b"1\r\na\r\n0;x\r\nX-A: \r\nX-B:  b\r\n\r\n",
     "chunks in other letters": OK
     + b"tRANSFER-eNCODING:\tChunked\r\n\r\nA\r\n\v123456789\r\n0\r\n\r\n",
+    "a size of two digits": CHUNKED + b"1f\r\n" + b"\0" * 31 + b"\r\n0\r\n\r\n",
+    "something behind the end": CHUNKED + b"0\r\n\r\n\0\n\n",
+    "something behind a bare end": CHUNKED + b"0\r\n\n\0\n\n",
     "blanks": OK + b"X-A:" + b" " * 90_000 + b"a\r\nContent-Length: 0\r\n\r\n",
     "blanks of a size": CHUNKED + b"1;" + b" " * 90_000 + b"\r\na\r\n0\r\n\r\n",
     "blanks of a trailer": CHUNKED + b"0\r\nX-A:" + b" " * 90_000 + b"\r\n\r\n",

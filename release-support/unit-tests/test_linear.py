@@ -53,6 +53,7 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import (
     Endpoint,
     screen,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.framing import Framing
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.request import PreflightRequest
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.response_head import refuse_head
@@ -602,6 +603,20 @@ def test_what_the_http_library_reads_with_patterns(kind: str) -> None:
             return refused(run)
 
         assert growth(made, 2 * KIB) <= MOST
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nx:", CHUNKED + b"1;", CHUNKED + b"0\r\nx:"])
+def test_what_drips_is_looked_at_once(begin: bytes) -> None:
+    def made(size: int) -> Work:
+        def run() -> None:
+            look = Framing()
+            look.take(begin)
+            for _ in range(size):
+                look.take(b"a")
+
+        return run
+
+    assert growth(made, 8 * KIB) <= MOST
 
 
 @pytest.mark.parametrize(
