@@ -6,8 +6,8 @@ Rules of this module:
    User-Agent and Accept, and no other. No answer leads to another path.
 2. No proxy or netrc from the environment, no redirect, no retry, no cookie, no HTTP/2, no
    connection kept for later.
-3. The body is counted while it streams and is never larger than 1 MiB; the HTTP library
-   bounds the head at 100 KiB.
+3. The body is counted while it streams and is never larger than 1 MiB; a head has at most
+   100 KiB, and `framing` sees it before the HTTP library's patterns do.
 4. The deadline is the caller's, who cancels: then the connection is closed. A name lookup
    that already runs in a thread ends in the background, and nothing follows it.
 5. An answer with an unusable head is still read within those bounds, because what it
@@ -37,6 +37,7 @@ import httpx
 from ..exceptions import chain
 from ..product import USER_AGENT
 from ..reasons import SubReason
+from .checked_stream import check_what_comes
 from .response_head import refuse_head
 from .salvage import Claims, EvidenceUnavailable, read_claims
 
@@ -124,6 +125,7 @@ class PreflightRequest:
         return self._head_refusal
 
     async def _note_step(self, event: str, info: dict[str, Any]) -> None:
+        await check_what_comes(event, info)
         step, _, state = event.rpartition(".")
         if state == "started":
             self._step = step

@@ -3,7 +3,8 @@
 Rules this module keeps:
 
 1. A connection is silent until its request is taken. After `HEAD_SECONDS` that must have come whole,
-   drop by drop or not. At most `MAX_SILENT` are silent; a newcomer takes the place of the oldest.
+   drop by drop or not. What is none is refused before the HTTP library's patterns meet it. At most
+   `MAX_SILENT` are silent; a newcomer takes the place of the oldest.
 2. At most `MAX_ANSWERED` requests are answered at once; to others the answer is 503, at once.
 3. A caller that goes away before it has its answer ends the work for it.
 4. After the answer the connection is closed. The caller gets `LINGER_SECONDS` to read it.
@@ -18,6 +19,8 @@ from email.utils import formatdate
 from typing import Any
 
 import h11
+
+from .framing import Framing, Malformed
 
 HEAD_SECONDS = 3.0
 LINGER_SECONDS = 0.5
@@ -132,6 +135,7 @@ class _Call:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._state = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._framing = Framing(is_request=True)
         self._is_head = False
         self._is_answered = False
 
@@ -143,8 +147,8 @@ class _Call:
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 while (event := self._state.next_event()) is h11.NEED_DATA:
-                    self._state.receive_data(await self._receive())
-        except h11.RemoteProtocolError:
+                    self._state.receive_data(self._framing.take(await self._receive()))
+        except (h11.RemoteProtocolError, Malformed):
             return None
         if not isinstance(event, h11.Request):
             raise ConnectionError

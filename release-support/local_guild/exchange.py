@@ -8,7 +8,8 @@ Rules this module keeps:
    beyond ends the probe. There is no clock here: the caller puts the probe under one.
 3. No redirect is followed and no cookie kept. An answer is never expanded: only the identity
    encoding is asked for, and an encoded answer is read as the bytes that it is.
-4. The text of an answer is decoded as UTF-8 only: a character set that a server names is not looked
+4. What no HTTP is ends the exchange before the HTTP library's patterns meet it: see `framing`.
+5. The text of an answer is decoded as UTF-8 only: a character set that a server names is not looked
    up.
 """
 
@@ -22,6 +23,7 @@ import httpx
 from .addresses import Addresses
 from .allowance import Allowance, BoundReached
 from .connection import Connection, open_connection
+from .framing import Framing, Malformed
 
 MAX_HEADS = 8
 MAX_HEAD_BYTES = 16 * 1024
@@ -31,7 +33,7 @@ MAX_RESPONSE_BYTES = 64 * 1024
 USER_AGENT = "local-guild/0.1.0"
 
 # Everything that can go wrong in an exchange because of the other side.
-EXCHANGE_ERRORS = (OSError, h11.ProtocolError, BoundReached)
+EXCHANGE_ERRORS = (OSError, h11.ProtocolError, Malformed, BoundReached)
 
 _HEAD_END = re.compile(rb"\n\r?\n")
 # For the sizes of chunks and what follows the last one; a head is handed over whole.
@@ -61,7 +63,9 @@ class Client:
         fields = [("Host", self._host), *_FIELDS, *headers.items()]
         if content:
             fields.append(("Content-Length", str(len(content))))
-        connection = await open_connection(self._addresses, self._allowance, self._tls_name)
+        connection: Connection = _Checked(
+            await open_connection(self._addresses, self._allowance, self._tls_name)
+        )
         try:
             state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_FRAMING_BYTES)
             asked = h11.Request(method=method, target=path, headers=fields)
@@ -74,6 +78,20 @@ class Client:
             raise
         finally:
             connection.close()
+
+
+class _Checked:
+    """A connection whose bytes are looked at before the HTTP library reads them; reading raises
+    `Malformed` too."""
+
+    def __init__(self, inner: Connection) -> None:
+        self._inner = inner
+        self._framing = Framing()
+        self.write, self.close = inner.write, inner.close
+
+    async def read(self) -> bytes:
+        self._framing.check()
+        return self._framing.take(await self._inner.read())
 
 
 _FIELDS = [("User-Agent", USER_AGENT), ("Accept-Encoding", "identity"), ("Connection", "close")]

@@ -71,6 +71,8 @@ ROOMS: Final = {
     "guild_preflight/cache_marks": Tests(("response_head",)),
     "guild_preflight/cache": Tests(("observe",)),
     "guild_preflight/single_flight": Tests(("observe",)),
+    "guild_preflight/framing": Tests(("framing",)),
+    "guild_preflight/checked_stream": Tests(("hostile_service",)),
     "guild_preflight/request": Tests(("observe", "hostile_service")),
     "guild_preflight/observe": Tests(("observe",)),
 }

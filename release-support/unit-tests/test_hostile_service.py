@@ -490,6 +490,33 @@ def long_heads() -> Iterator[Case]:
     yield Case("10,000 headers", SubReason.STALE, says(GOOD, headers=[*many, (b"Age", b"1")]))
 
 
+def blanks() -> Iterator[Case]:
+    """As many blanks as HTTP lets through, where the HTTP library tries every part of them anew.
+
+    Refused at once: what is tried so holds the interpreter for half a minute.
+    """
+    head, many = b"HTTP/1.1 200 OK\r\n", b" " * 98_000
+    framed = head + CHUNKED + b"\r\n"
+    for name, sent in (
+        ("a header and a NUL", head + b"X-MARKER:" + many + b"\0\r\n\r\n"),
+        ("a header and a vertical tab", head + b"X-MARKER:" + many + b"\v\r\n\r\n"),
+        ("a header and a carriage return", head + b"X-MARKER:" + many + b"\ra\r\n\r\n"),
+        ("a header of tabs", head + b"X-MARKER:" + b"\t" * 98_000 + b"\f\r\n\r\n"),
+        ("a header, folded", head + b"X-MARKER:" + b"\r\n " * 32_000 + b"\0\r\n\r\n"),
+        ("an interim head", b"HTTP/1.1 103 MARKER\r\nX:" + many + b"\0\r\n\r\n" + head),
+        ("a status line", b"HTTP/1.1 200 " + many + b"\0\r\n\r\n"),
+        ("a size", framed + b"1;" + many + b"\n\r\n"),
+        ("a later size", framed + chunks(GOOD)[:-5] + b"1;" + many + b"\n\r\n"),
+        ("a trailer", framed + chunks(GOOD)[:-2] + b"X-MARKER:" + many + b"\0\r\n\r\n"),
+    ):
+        yield Case(f"blanks: {name}", SubReason.PROTOCOL, [Send(sent), Stall()])
+        yield Case(
+            f"blanks: {name}, dripping", SubReason.PROTOCOL, [Drip(sent, 0.001, 9_000), Stall()]
+        )
+    over_tls = [Send(head + b"X-MARKER:" + many + b"\0\r\n\r\n"), Stall()]
+    yield Case("blanks: over TLS", SubReason.PROTOCOL, over_tls, certificate="good")
+
+
 def clocks() -> Iterator[Case]:
     """No stored answer can have these dates."""
     for seconds in (90, 3600, 10**9):
@@ -773,6 +800,9 @@ def correct() -> Iterator[Case]:
         ("byte by byte", [Drip(http(GOOD), 0.0, 7)]),
         ("a megabyte", says(GOOD + b" " * (MIB - len(GOOD)))),
         ("a megabyte in chunks", ok(CHUNKED, chunks(GOOD + b" " * (MIB - len(GOOD)), 4000))),
+        ("98 kB of blanks in a header", header("X-Filler", " " * 98_000 + "f")),
+        ("98 kB of blanks in a size", ok(CHUNKED, chunks(GOOD, extension=b";" + b" " * 98_000))),
+        ("98 kB of blanks in a trailer", ok(CHUNKED, chunks(GOOD, trailers=b"X:" + b" " * 98_000 + b"\r\n"))),
         ("64 KiB of header", header("X-Filler", "f" * (64 * 1024))),
         ("a second answer, not asked for", raw(http(GOOD), http(body(verdict="do_not_delegate")))),
         ("kept alive", ok(JSON_TYPE + LENGTH + b"Connection: keep-alive\r\n")),
@@ -863,7 +893,7 @@ HOSTILE = [
     case
     for kinds in (
         contradictions, statuses, redirects, media_types, encodings, stored, clocks, early_ends,
-        framing, heads, slowness, interjections, handshakes,
+        framing, heads, blanks, slowness, interjections, handshakes,
     )
     for case in kinds()
 ]  # fmt: skip

@@ -53,7 +53,9 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.endpoint import (
     Endpoint,
     screen,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.framing import Framing
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.request import PreflightRequest
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.response_head import refuse_head
 from usr.plugins.agent_guild_preflight.helpers.reasons import Refusal
 from usr.plugins.agent_guild_preflight.helpers.settings import problems, reader
@@ -237,6 +239,16 @@ PATTERNS = {
     "guild_preflight/endpoint.py _check_port": Use("fullmatch", URL, [("", "1", "")]),
     "guild_preflight/endpoint.py _split": Use("split", URL, [("", "a", ""), ("", "/", "")]),
     "guild_preflight/endpoint.py _split 2": Use("search", URL, [("", "a", ""), ("", "/", "")]),
+    "guild_preflight/framing.py _CHUNKED": Use(
+        "search",
+        HEAD,
+        [("", "\ntransfer-encodin", ""), ("", "\n", ""), ("\ntransfer-encoding", " ", "")],
+    ),
+    "guild_preflight/framing.py _NEVER": Use("search", HEAD, [("", "\r\n", ""), ("", " ", "\0")]),
+    "guild_preflight/framing.py _SECTION_END": Use(
+        "search", HEAD, [("", "\n\r", ""), ("", "\n\ra", ""), ("", "\n", "")]
+    ),
+    "guild_preflight/framing.py _SIZE": Use("match", HEAD, [("", "0", ""), ("", "a", ";")]),
     "guild_preflight/response_head.py _JSON_TYPE": Use(
         "fullmatch",
         HEAD,
@@ -544,6 +556,67 @@ def test_a_media_type() -> None:
         return lambda: refuse_head(response, 0.0, 5.0)
 
     assert growth(made, HEAD) <= MOST
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+READ_WITH_PATTERNS: dict[str, tuple[bytes, bytes, bytes]] = {
+    # What the HTTP library reads with patterns of its own: how it begins, goes on and ends.
+    "a header": (b"HTTP/1.1 200 OK\r\nx:", b" ", b"\0\r\n\r\n"),
+    "a header, tabs": (b"HTTP/1.1 200 OK\r\nx:", b"\t", b"\v\r\n\r\n"),
+    "a header, a value": (b"HTTP/1.1 200 OK\r\nx:", b" ", b"x\f\r\n\r\n"),
+    "a folded header": (b"HTTP/1.1 200 OK\r\nx:", b"\r\n ", b"\ra\r\n\r\n"),
+    "a sound header": (b"HTTP/1.1 200 OK\r\nx:", b" ", b"x\r\n\r\n"),
+    "a sound folded header": (b"HTTP/1.1 200 OK\r\nx:", b"\r\n ", b"\r\n\r\n"),
+    "words": (b"HTTP/1.1 200 OK\r\nx:", b" a", b"\0\r\n\r\n"),
+    "a name": (b"HTTP/1.1 200 OK\r\n", b"x", b" :\r\n\r\n"),
+    "an interim head": (b"HTTP/1.1 103 H\r\nx:", b" ", b"\0\r\n\r\n"),
+    "the last head": (b"HTTP/1.1 100 C\r\n\r\nHTTP/1.1 200 OK\r\nx:", b" ", b"\0\r\n\r\n"),
+    "a status line": (b"HTTP/1.1 200 ", b" ", b"\0\r\n\r\n"),
+    "a status line of words": (b"HTTP/1.1 200 ", b"a ", b"\0\r\n\r\n"),
+    "a status": (b"HTTP/1.1 200", b" ", b"\n"),
+    "the size of a chunk": (CHUNKED + b"1;", b" ", b"\n\r\n"),
+    "the size of a chunk alone": (CHUNKED + b"1", b" ", b"\n\r\n"),
+    "the size of a later chunk": (CHUNKED + b"1\r\na\r\n1;", b"\t", b"\n\r\n"),
+    "a sound size of a chunk": (CHUNKED + b"1;", b" ", b"\r\n"),
+    "a trailer": (CHUNKED + b"0\r\nx:", b" ", b"\0\r\n\r\n"),
+    "a folded trailer": (CHUNKED + b"0\r\nx:", b"\n ", b"\v\r\n\r\n"),
+}
+
+
+def framed(kind: str, size: int) -> list[Step]:
+    begin, unit, end = READ_WITH_PATTERNS[kind]
+    return [Send(begin + unit * (size // len(unit)) + end)]
+
+
+@pytest.mark.parametrize("kind", READ_WITH_PATTERNS)
+def test_what_the_http_library_reads_with_patterns(kind: str) -> None:
+    """Of a service, through the client of the gate; the work of the service's thread is not timed."""
+    with contextlib.ExitStack() as stack:
+
+        def made(size: int) -> Work:
+            server = stack.enter_context(WireServer(framed(kind, size)))
+
+            def run() -> None:
+                request = PreflightRequest(server.origin, "https://tools.example.com/mcp")
+                asyncio.run(request.run())
+
+            return refused(run)
+
+        assert growth(made, 2 * KIB) <= MOST
+
+
+@pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nx:", CHUNKED + b"1;", CHUNKED + b"0\r\nx:"])
+def test_what_drips_is_looked_at_once(begin: bytes) -> None:
+    def made(size: int) -> Work:
+        def run() -> None:
+            look = Framing()
+            look.take(begin)
+            for _ in range(size):
+                look.take(b"a")
+
+        return run
+
+    assert growth(made, 8 * KIB) <= MOST
 
 
 @pytest.mark.parametrize(
@@ -863,6 +936,7 @@ SENT: dict[str, list[Step]] = {
     "chunks of a byte": [
         Send(JSON_TYPE + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\n[\r\n" * 40_000),
     ],
+    **{f"98 kB of {kind}": framed(kind, HEAD - KIB) for kind in READ_WITH_PATTERNS},
     "an endless body": [Send(JSON_TYPE + b"\r\n"), Endless(b"[" * 65_536)],
     **{f"whole: {kind}": whole(kind) for kind in HEAVY},
     **{f"cut off: {kind}": cut_off(kind) for kind in HEAVY},

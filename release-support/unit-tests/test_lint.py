@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -1791,6 +1792,16 @@ class TestNetwork:
             "no problems, no warnings",
             f"sends one request to http://{host}, the host of the URL itself\n",
         )
+
+    def test_a_head_of_blanks_is_no_http_and_is_found_out_at_once(self, folder):
+        """The HTTP library would read it for half a minute."""
+        head = b"HTTP/1.1 200 OK\r\nx:" + b" " * 98_000 + b"\0\r\n\r\n"
+        with WireServer([Send(head), Stall()]) as server:
+            url = f"{server.origin}/mcp"
+            approve(folder, [url])
+            began = time.monotonic()
+            assert folder.warning("--network")[1] == "  The connection broke, or it was no HTTP."
+            assert time.monotonic() - began < 2
 
     def test_a_slash_at_the_end(self, folder):
         with WireServer(redirecting("/mcp/")) as server:

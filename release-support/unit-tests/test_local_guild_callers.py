@@ -30,6 +30,9 @@ from local_guild_probing import (
 CALLERS = 256
 # What a busy machine may add to a bound.
 SLACK_SECONDS = 1.0
+# What twelve probes may take together: it would be ten times as much.
+HELD_UP_SECONDS = 0.5
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 @contextmanager
@@ -75,6 +78,56 @@ def test_a_head_without_end_is_refused(guild: str) -> None:
     with connect(guild) as client, contextlib.suppress(ConnectionError):
         client.sendall(b"GET /preflight?url=x HTTP/1.1\r\nX: " + b"x" * 100_000)
         assert read_all(client).split()[1] == b"400"
+
+
+def blanks(begin: bytes) -> bytes:
+    """A head that is none in the end, of the permitted size: the HTTP library tries every part of
+    its blanks anew, for a second."""
+    return begin + b"x:" + b" " * (callers.MAX_HEAD_BYTES - len(begin) - 16) + b"\0\r\n\r\n"
+
+
+CALLED = blanks(b"GET / HTTP/1.1\r\n")
+
+
+def test_heads_of_blanks_are_refused_and_hold_up_nobody(guild: str) -> None:
+    with many(20, guild) as hostile:
+        started = time.monotonic()
+        for client in hostile:
+            client.sendall(CALLED)
+        assert ask(guild, "x").status_code == 200
+        assert {read_all(client).split()[1] for client in hostile} == {b"400"}
+        assert time.monotonic() - started < SLACK_SECONDS
+
+
+@pytest.mark.parametrize(
+    "answered",
+    [
+        blanks(b"HTTP/1.1 200 OK\r\n"),
+        CHUNKED + b"1;" + b" " * 4000 + b"\n\r\n",
+        CHUNKED + b"0\r\nx:" + b" " * 4000 + b"\0\r\n\r\n",
+    ],
+    ids=["head", "size", "trailer"],
+)
+def test_probed_servers_that_answer_with_blanks_hold_up_no_other_probe(
+    guild: str, answered: bytes
+) -> None:
+    def hostile(head: bytes) -> list[Any]:
+        return [Send(answered), Stall()]
+
+    def healthy(head: bytes) -> list[Any]:
+        missing = answer(b"", status=b"404 Not Found")
+        return [Send(answer(initialize_result()) if head.startswith(b"POST ") else missing)]
+
+    with WireServer(hostile) as bad, WireServer(healthy) as good, many(12, guild) as waiting:
+        started = time.monotonic()
+        for client in waiting:
+            client.sendall(request_head(guild, bad.origin + "/mcp"))
+        assert bad.wait_for_requests(1, PATIENCE_SECONDS)
+        found = statuses(ask(guild, good.origin + "/mcp").json())
+        assert found["protocol_handshake"] == "proven"
+        assert time.monotonic() - started < HELD_UP_SECONDS
+        assert {read_all(client).split()[1] for client in waiting} == {b"200"}
+        assert time.monotonic() - started < HELD_UP_SECONDS
 
 
 def test_so_many_are_probed_at_once_and_the_others_wait_or_are_told(guild: str) -> None:
@@ -164,6 +217,15 @@ def test_the_service_ends_in_time_under_silent_callers() -> None:
     command = str(RELEASE_SUPPORT / "local_guild")
     with process(command, "--port", "0") as (origin, running), many(32, origin):
         assert ask(origin, "x").status_code == 200
+        assert_ends_in_time(running)
+
+
+def test_the_service_ends_in_time_under_heads_of_blanks() -> None:
+    command = str(RELEASE_SUPPORT / "local_guild")
+    with process(command, "--port", "0") as (origin, running), many(32, origin) as hostile:
+        assert ask(origin, "x").status_code == 200
+        for client in hostile:
+            client.sendall(CALLED)
         assert_ends_in_time(running)
 
 

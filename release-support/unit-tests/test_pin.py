@@ -1027,6 +1027,9 @@ def said_of(failure: str, sentence: str) -> list[str]:
 PROTOCOL = said_of("protocol", "The server did not speak MCP in the way that its type says.")
 TOO_LARGE = said_of("too_large", "The server's answers were larger than 4 MiB.")
 MARKED = {"code": -1, "message": "MARKER \x1b[31m"}
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+BLANKS = b" " * 98_000  # the HTTP library would read them for half a minute
 FAILURES: dict[str, tuple[bytes | Script, list[str]]] = {
     "an error": (
         response(1, error=MARKED),
@@ -1039,6 +1042,8 @@ FAILURES: dict[str, tuple[bytes | Script, list[str]]] = {
     "an answer to something else": (response(77, result={"tools": []}), PROTOCOL),
     "a web page": ([Send(answer(b"MARKER", content_type=b"text/html"))], PROTOCOL),
     "no HTTP": ([Send(b"MARKER\r\n\r\n")], PROTOCOL),
+    "a head of blanks": ([Send(OK + b"x:" + BLANKS + b"\0\r\n\r\n"), Stall()], PROTOCOL),
+    "a size of blanks": ([Send(CHUNKED + b"1;" + BLANKS + b"\n\r\n"), Stall()], PROTOCOL),
     "a reset": ([Reset()], PROTOCOL),
     "an end": ([Close()], PROTOCOL),
     "a broken event": ([Send(stream("data: MARKER\n\n")), Stall()], PROTOCOL),
@@ -1067,7 +1072,7 @@ def test_a_server_that_fails(zero: Folder, case: str) -> None:
         zero.use(f"{server.origin}/mcp", init_timeout=60)
         started = time.monotonic()
         said = zero.run("pin", "tools")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 15
         data = zero.data("pin", "tools")
     assert said == (11, lines, [f"connects to {server.origin}/mcp"])
     failure = lines[0].split(": ")[1]

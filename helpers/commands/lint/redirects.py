@@ -8,7 +8,8 @@ Rules of this module:
 2. Before anything is sent, standard error says to whom.
 3. A URL that the screen refuses is not asked; a private one only where the settings allow it.
 4. Of an answer only the status and the `Location` are looked at; its body is not read. Where it
-   leads is not shown: that is the server's text.
+   leads is not shown: that is the server's text. What no HTTP is ends the request, before the HTTP
+   library's patterns meet it.
 
 The module imports nothing of the framework, and the HTTP library only where it is used.
 Source: the MCP specification, transports, "Sending messages to the server".
@@ -108,6 +109,7 @@ async def _location(url: str) -> str | None:
     """Return where the endpoint redirects to, as it says it; None where it does not redirect."""
     import httpx
 
+    from ...guild_preflight.checked_stream import check_what_comes
     from ...guild_preflight.request import shared_tls_context
     from ...product import NAME, USER_AGENT, VERSION
 
@@ -130,6 +132,7 @@ async def _location(url: str) -> str | None:
             "Content-Type": "application/json",
         },
         content=json.dumps(initialize).encode(),
+        extensions={"trace": check_what_comes},
     )
     transport = httpx.AsyncHTTPTransport(verify=shared_tls_context(), trust_env=False, retries=0)
     async with transport:

@@ -5,7 +5,8 @@ Rules of this module:
 1. No redirect is followed and no proxy or netrc of the environment is used: URL and headers go
    to the server that was announced and to nobody else. TLS is verified, with the certificates
    that the framework would use: those of SSL_CERT_FILE where that is set.
-2. At most 4 MiB over all answers, not encoded.
+2. At most 4 MiB over all answers, not encoded. Each is checked before the HTTP library's patterns
+   meet it, on a connection of its own.
 3. The MCP client keeps most failures to itself and waits. So the first one ends everything at
    once, and of it only its class is kept, with the HTTP status where that is it.
 
@@ -26,6 +27,7 @@ import httpx
 from mcp import McpError
 
 from ...exceptions import chain
+from ...guild_preflight.checked_stream import check_what_comes
 from ...terms import Term
 
 MAX_BYTES: Final = 4 * 1024 * 1024
@@ -178,9 +180,11 @@ class _Transport(httpx.AsyncBaseTransport):
         except OSError:
             watch.fail(NotListed.CERTIFICATES)
             raise
-        self._inner = httpx.AsyncHTTPTransport(verify=context, trust_env=False)
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._inner = httpx.AsyncHTTPTransport(verify=context, trust_env=False, limits=limits)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.extensions = {**request.extensions, "trace": check_what_comes}
         try:
             response = await self._inner.handle_async_request(request)
         except Exception as error:
