@@ -1,17 +1,19 @@
 """Did a cache on the way answer? The marks that caches leave in the head of an answer.
 
 The service sends none of these headers, so whatever one of them says was said on the way, and
-what cannot be read counts as a mark. A cache that leaves no mark can only be told by the answer's
-Date, see `response_head`.
+what cannot be read counts as a mark: a Date that is none, too, for the service writes a date there.
+A cache that leaves no mark can only be told by the answer's Date, see `response_head`.
 
 Rules of this module. One mark is enough, whatever the other headers say:
 
 1. `Age`: other than 0.
 2. A lifetime: other than 0 in Cache-Control or in one of the headers that speak to one cache only
-   (RFC 9213, Surrogate-Control, Edge-Control), or an Expires later than the Date.
+   (RFC 9213, Surrogate-Control, Edge-Control), or an Expires later than the Date, or longer than
+   any date. A shorter one that is no date, such as 0, says that the answer has expired.
 3. `Warning` (RFC 7234; obsolete, and still sent): a code of 1xx, as 110 for a stale answer.
-4. `Cache-Status` (RFC 9211): hit, collapsed, fwd=stale, fwd=partial, fwd-status=304; and a name
-   alone that rule 5 would take for a mark, for some write a plain HIT there.
+4. `Cache-Status` (RFC 9211): hit, collapsed, fwd=stale, fwd=partial, fwd-status=304; and the name
+   of a cache that rule 5 would take for a mark, where neither hit nor fwd stands beside it, for
+   some write a plain HIT there.
 5. Headers named after a cache. Varnish, Squid, nginx, Apache, Souin, LiteSpeed, Kong and the
    networks of Akamai, Azure, Bunny, Cloudflare, CloudFront, Fastly, Fly, Google, Vercel and others
    each have one, with a name and a spelling of their own: a word for a stored answer, or a number
@@ -26,7 +28,7 @@ the other rooms.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -48,7 +50,7 @@ _TRAFFIC_SERVER_HIT = re.compile(r"\[u.c[hrs]")
 
 _FOR_ONE_CACHE: Final = ("surrogate-control", "edge-control")
 _NAMED_AFTER_CACHE: Final = ("cache", "cdn", "edge", "varnish", "server-timing")
-_NUMBERED: Final = ("cache", "hits", "x-nextjs-prerender")
+_NUMBERED: Final = ("cache", "hits", "varnish-age", "x-nextjs-prerender")
 _AFFIRMED: Final = ("cache-hit", "cachehit", "cached", "from-cache")
 _STORED: Final = frozenset({"updating", "prerender", "fresh", "cached"})
 _YES: Final = frozenset({"true", "yes"})
@@ -62,24 +64,20 @@ def has_mark(headers: Iterable[tuple[str, str]], now: float) -> bool:
         now: stands for the Date of an answer without one, in seconds since 1970.
     """
     found = list(headers)
-    made = min(dates(value for name, value in found if name == "date"), default=now)
+    told = [to_seconds(value) for name, value in found if name == "date"]
+    made = min((date for date in told if date is not None), default=now)
     return any(_is_mark(name, value.lower(), made) for name, value in found)
 
 
-def dates(values: Iterable[str]) -> Iterator[float]:
-    """Return each date of HTTP among some texts, in seconds since 1970.
-
-    Args:
-        values: any texts; what is no date tells nothing (RFC 9110, section 6.6.1).
-    """
-    for value in values:
-        if len(value) > MAX_DATE_CHARACTERS or not value.isascii():
-            continue
-        try:
-            date = parsedate_to_datetime(value)
-            yield (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            continue
+def to_seconds(value: str) -> float | None:
+    """Return a date of HTTP in seconds since 1970, or None when the text is no date."""
+    if len(value) > MAX_DATE_CHARACTERS or not value.isascii():
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _is_mark(name: str, value: str, made: float) -> bool:
@@ -87,8 +85,13 @@ def _is_mark(name: str, value: str, made: float) -> bool:
     match name:
         case "age":
             return not all(_ZERO.fullmatch(item.strip()) for item in value.split(","))
+        case "date":
+            return to_seconds(value) is None
         case "expires":
-            return any(date > made + EXPIRES_SLACK_SECONDS for date in dates([value]))
+            expires = to_seconds(value)
+            if expires is None:
+                return len(value) > MAX_DATE_CHARACTERS
+            return expires > made + EXPIRES_SLACK_SECONDS
         case "warning":
             items = _items(value)
             return items is None or any(item.startswith("1") for item in items)
@@ -134,13 +137,18 @@ def _is_positive(item: str) -> bool:
 def _is_stored_status(item: str) -> bool:
     """Whether one cache of a Cache-Status had the answer, or some of it."""
     cache, *parameters = item.split(";")
-    if not parameters:
-        return any(map(_is_stored_word, _WORD.findall(cache)))
     pairs = [parameter.partition("=") for parameter in parameters]
     found = {(key.strip(), value.strip()) for key, _, value in pairs}
+    if not any(key in ("hit", "fwd") for key, _ in found) and _names_stored(cache):
+        return True
     if any(key in ("hit", "collapsed") and value != "?0" for key, value in found):
         return True
     return not found.isdisjoint({("fwd", "stale"), ("fwd", "partial"), ("fwd-status", "304")})
+
+
+def _names_stored(cache: str) -> bool:
+    """Whether the name of a cache is a word that says so."""
+    return any(map(_is_stored_word, _WORD.findall(cache)))
 
 
 def _items(value: str) -> list[str] | None:

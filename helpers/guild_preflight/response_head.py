@@ -23,7 +23,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from ..reasons import SubReason
-from .cache_marks import dates, has_mark
+from .cache_marks import has_mark, to_seconds
 
 if TYPE_CHECKING:
     import httpx
@@ -53,7 +53,8 @@ def refuse_head(response: httpx.Response, now: float, seconds: float) -> SubReas
         return SubReason.MEDIA_TYPE
     if "content-encoding" in headers:
         return SubReason.CONTENT_ENCODING
-    ahead = [date - now for date in dates(headers.get_list("date"))]
+    dates = map(to_seconds, headers.get_list("date"))
+    ahead = [date - now for date in dates if date is not None]  # any other is a mark
     most = seconds + CLOCK_SLACK_SECONDS
     if has_mark(headers.multi_items(), now) or any(each < -most for each in ahead):
         return SubReason.STALE

@@ -11,7 +11,7 @@ Rules of this module:
    some milliseconds: a caller's own loop may wait for them. What is full of words or of escaped
    letters is not read one by one; it claims everything.
 2. It errs towards refusing. A verdict's word counts wherever it stands, prose included,
-   in any escaped spelling, in UTF-8, UTF-16 or UTF-32, however often a key is repeated.
+   in any spelling of JSON, in UTF-8, UTF-16 or UTF-32, however often a key is repeated.
 3. It attributes nothing. A key or a value `failed`, but for an empty list of that name, may
    mean any check.
 4. Only words of the contract are kept; no text of the answer leaves this room.

@@ -3,7 +3,8 @@
 Rules this module keeps:
 
 1. Only an `InitializeResult` that answers our own request, in a protocol version that the `mcp`
-   library supports, is a handshake.
+   library supports, is a handshake. Each attempt has an id that nobody can know beforehand, so a
+   stored document answers nothing, and a request that was not accepted has no answer.
 2. What the endpoint itself answers is all that counts: no card and no other page is looked at.
 3. What was seen is written down as it happens, so that it still counts when the caller's clock
    breaks the attempt off.
@@ -13,6 +14,7 @@ Rules this module keeps:
 """
 
 import contextlib
+import secrets
 from dataclasses import dataclass
 
 import httpx
@@ -36,7 +38,7 @@ from .events import Events
 MAX_SESSION_ID_CHARACTERS = 256
 MAX_ADDRESS_CHARACTERS = 2048
 
-_REQUEST_ID = 1
+_REQUEST_IDS = 2**31  # what a server with small integers can still repeat
 _REQUEST = InitializeRequest(
     params=InitializeRequestParams(
         protocolVersion=LATEST_PROTOCOL_VERSION,
@@ -44,11 +46,6 @@ _REQUEST = InitializeRequest(
         clientInfo=Implementation(name="local-guild", version="0.1.0"),
     )
 ).model_dump(by_alias=True, mode="json", exclude_none=True)
-_BODY = (
-    JSONRPCRequest(jsonrpc="2.0", id=_REQUEST_ID, **_REQUEST)
-    .model_dump_json(by_alias=True, exclude_none=True)
-    .encode()
-)
 _POST_HEADERS = {
     "Content-Type": "application/json",
     "Accept": "application/json, text/event-stream",
@@ -75,8 +72,9 @@ async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
 
     Raises nothing but cancellation.
     """
+    request_id = secrets.randbelow(_REQUEST_IDS)
     try:
-        await _over_streamable_http(client, url, seen)
+        await _over_streamable_http(client, url, request_id, seen)
     except NotConnected:
         return
     except exchange.EXCHANGE_ERRORS:
@@ -84,7 +82,7 @@ async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     if seen.initialized or seen.refused or seen.asked_for_payment:
         return
     with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-        await _over_server_sent_events(client, url, seen)
+        await _over_server_sent_events(client, url, request_id, seen)
 
 
 async def leave(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
@@ -98,16 +96,19 @@ async def leave(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
                 pass
 
 
-async def _over_streamable_http(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
-    async with client.request("POST", url.raw_path, _POST_HEADERS, _BODY) as response:
+async def _over_streamable_http(
+    client: exchange.Client, url: httpx.URL, request_id: int, seen: Seen
+) -> None:
+    body = _body(request_id)
+    async with client.request("POST", url.raw_path, _POST_HEADERS, body) as response:
         _note(response, seen)
-        if not response.is_success:
+        if not response.is_success or response.status == 202:  # 202 is for what has no answer.
             return
         match response.media_type:
             case "application/json":
-                result = _initialize_result(await response.read())
+                result = _initialize_result(await response.read(), request_id)
             case "text/event-stream":
-                result = await _result_among(response)
+                result = await _result_among(response, request_id)
             case _:
                 return
         if result:
@@ -115,7 +116,9 @@ async def _over_streamable_http(client: exchange.Client, url: httpx.URL, seen: S
             seen.session = _session(response, result)
 
 
-async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def _over_server_sent_events(
+    client: exchange.Client, url: httpx.URL, request_id: int, seen: Seen
+) -> None:
     """Open the event stream of `url`, post the request to the address it gives out, and wait for
     the answer on the stream."""
 
@@ -127,15 +130,24 @@ async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen
         events = Events()
         while piece := await response.read_piece():
             for name, data in events.feed(piece):
-                if name == "message" and posted and _initialize_result(data):
+                if name == "message" and posted and _initialize_result(data, request_id):
                     seen.initialized = True
                     return
                 if name == "endpoint" and not posted:
                     path = _message_path(url, data.decode("utf-8", "replace"))
                     if path is None:
                         return
-                    async with client.request("POST", path, _POST_HEADERS, _BODY):
-                        posted = True
+                    body = _body(request_id)
+                    async with client.request("POST", path, _POST_HEADERS, body) as accepted:
+                        posted = accepted.is_success
+                    if not posted:
+                        return
+
+
+def _body(request_id: int) -> bytes:
+    """Return the request under an id."""
+    request = JSONRPCRequest(jsonrpc="2.0", id=request_id, **_REQUEST)
+    return request.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
 def _message_path(url: httpx.URL, given: str) -> bytes | None:
@@ -151,13 +163,13 @@ def _message_path(url: httpx.URL, given: str) -> bytes | None:
     return address.raw_path if same_server and not address.userinfo else None
 
 
-async def _result_among(response: exchange.Response) -> InitializeResult | None:
+async def _result_among(response: exchange.Response, request_id: int) -> InitializeResult | None:
     """The result that answers our request on the event stream of a POST, or `None` if the stream
     ends without it."""
     events = Events()
     while piece := await response.read_piece():
         for name, data in events.feed(piece):
-            if name == "message" and (result := _initialize_result(data)):
+            if name == "message" and (result := _initialize_result(data, request_id)):
                 return result
     return None
 
@@ -172,7 +184,7 @@ def _note(response: exchange.Response, seen: Seen) -> None:
         seen.asked_for_payment = True
 
 
-def _initialize_result(message: bytes) -> InitializeResult | None:
+def _initialize_result(message: bytes, request_id: int) -> InitializeResult | None:
     """The result in a JSON-RPC message, or `None` if the message is anything but the answer to our
     request.
 
@@ -184,7 +196,7 @@ def _initialize_result(message: bytes) -> InitializeResult | None:
         result = InitializeResult.model_validate(response.result)
     except ValueError:  # pydantic's ValidationError is one.
         return None
-    if response.id != _REQUEST_ID or result.protocolVersion not in SUPPORTED_PROTOCOL_VERSIONS:
+    if response.id != request_id or result.protocolVersion not in SUPPORTED_PROTOCOL_VERSIONS:
         return None
     return result
 

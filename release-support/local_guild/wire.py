@@ -2,7 +2,8 @@
 
 Rules this module keeps:
 
-1. It knows no HTTP beyond the end of a request head: what a script sends is sent as it is.
+1. It knows no HTTP beyond the end of a request: what a script sends is sent as it is, but for
+   `ECHOED_ID`, which becomes the id of the last JSON-RPC request, filled up with spaces.
 2. One connection plays one script, once. A script that has ended closes its connection.
 3. Threads only, no event loop: a test may run any number of loops around it.
 4. Nothing outlives `stop`: it ends every step, closes every socket and joins every thread.
@@ -12,6 +13,7 @@ Rules this module keeps:
 """
 
 import contextlib
+import re
 import selectors
 import socket
 import ssl
@@ -25,7 +27,11 @@ MAX_HEAD_BYTES = 256 * 1024
 POLL_SECONDS = 0.01
 JOIN_SECONDS = 5.0
 
+ECHOED_ID = 9_999_999_999  # as long as the longest id of the local service, and none of them
+
 _HEAD_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,6})\r\n", re.I)
+_ID = re.compile(rb'"id": ?(\d{1,10})[,}]')
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -51,12 +57,18 @@ class Line:
     Every method raises `OSError` once the connection is over.
     """
 
-    def __init__(self, sock: socket.socket, stopping: threading.Event) -> None:
+    def __init__(
+        self, sock: socket.socket, stopping: threading.Event, request_id: Callable[[], bytes]
+    ) -> None:
         self._sock = sock
         self.stopping = stopping
+        self._request_id = request_id
 
     def send(self, data: bytes) -> None:
         """Send all of `data`; blocks while the client does not read."""
+        echoed = b"%d" % ECHOED_ID
+        if echoed in data:
+            data = data.replace(echoed, self._request_id().rjust(len(echoed)))
         self._sock.sendall(data)
 
     def close(self) -> None:
@@ -194,6 +206,7 @@ class WireServer:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._requests: list[bytes] = []
+        self._request_id = b"0"
         self._connections = 0
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
@@ -284,7 +297,7 @@ class WireServer:
                 if isinstance(sock, ssl.SSLSocket):
                     sock.do_handshake()
                 script = self._choose(sock)
-                line = Line(sock, self._stopping)
+                line = Line(sock, self._stopping, lambda: self._request_id)
                 for step in script:
                     step.play(line)
                 line.close()
@@ -299,25 +312,37 @@ class WireServer:
         if self._before_request:
             assert not callable(self._script)
             return self._script
-        head = _read_head(sock)
+        head, body = _read_request(sock)
         with self._changed:
+            if named := _ID.search(body):
+                self._request_id = named[1]
             self._requests.append(head)
             self._changed.notify_all()
         return self._script(head) if callable(self._script) else self._script
 
 
-def _read_head(sock: socket.socket) -> bytes:
-    """One request head, with its empty line.
+def _read_request(sock: socket.socket) -> tuple[bytes, bytes]:
+    """One request head, with its empty line, and what has come of a body; a JSON-RPC message is
+    waited for.
 
     Raises `OSError` if the client closes first or the head does not end.
     """
     received = b""
     while _HEAD_END not in received:
-        piece = sock.recv(65536)
-        if not piece or len(received) > MAX_HEAD_BYTES:
-            raise ConnectionAbortedError
-        received += piece
-    return received[: received.index(_HEAD_END) + len(_HEAD_END)]
+        received += _read_piece(sock, received)
+    before, _, body = received.partition(_HEAD_END)
+    head = before + _HEAD_END
+    length = _LENGTH.search(head)
+    while b"application/json" in head and length and len(body) < int(length[1]):
+        body += _read_piece(sock, body)
+    return head, body
+
+
+def _read_piece(sock: socket.socket, before: bytes) -> bytes:
+    piece = sock.recv(65536)
+    if not piece or len(before) > MAX_HEAD_BYTES:
+        raise ConnectionAbortedError
+    return piece
 
 
 def _wake(sock: socket.socket) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 import httpx
-from local_guild.wire import Send, Wait, answer
+from local_guild.wire import ECHOED_ID, Send, Wait, answer
 
 RELEASE_SUPPORT = Path(__file__).resolve().parents[1]
 
@@ -218,7 +218,7 @@ def by_path(**responses: bytes) -> Callable[[bytes], list[Send]]:
     return choose
 
 
-def initialize_result(version: str = "2025-06-18", request_id: Any = 1) -> bytes:
+def initialize_result(version: str = "2025-06-18", request_id: Any = ECHOED_ID) -> bytes:
     result = {
         "protocolVersion": version,
         "capabilities": {},
@@ -231,9 +231,11 @@ def card_answer(**content: Any) -> bytes:
     return answer(json.dumps({"name": "Scripted agent"} | content).encode())
 
 
-def event_stream(address: bytes, posted: threading.Event) -> Callable[[bytes], list[Any]]:
+def event_stream(
+    address: bytes, posted: threading.Event, status: bytes = b"202 Accepted"
+) -> Callable[[bytes], list[Any]]:
     """A server of the older transport whose stream gives out `address` and answers once `posted` is
-    set, which any second POST does."""
+    set, which any second POST does; that is answered with `status`."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     message = b"event: message\r\ndata: " + initialize_result() + b"\r\n\r\n"
 
@@ -246,7 +248,7 @@ def event_stream(address: bytes, posted: threading.Event) -> Callable[[bytes], l
             ]
         if request.startswith(b"POST /messages"):
             posted.set()
-            return [Send(answer(b"", status=b"202 Accepted"))]
+            return [Send(answer(b"", status=status))]
         return [Send(answer(b"", status=b"404 Not Found"))]
 
     return choose

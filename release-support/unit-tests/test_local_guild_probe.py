@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from local_guild import allowance, answers, cards
-from local_guild.wire import Send, Stall, WireServer, answer
+from local_guild.wire import ECHOED_ID, Send, Stall, WireServer, answer
 from local_guild_probing import (
     Probed,
     by_path,
@@ -65,10 +65,10 @@ def test_what_is_not_a_card_is_none(body: bytes) -> None:
         b"",
         b"[" * 100_000,
         initialize_result(version="1999-01-01"),
-        initialize_result(request_id=2),
-        initialize_result(request_id="1"),
-        b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
-        b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": "no"}}',
+        initialize_result(request_id=1),  # of a stored document
+        initialize_result(request_id=str(ECHOED_ID)),
+        b'{"jsonrpc": "2.0", "id": 9999999999, "result": {}}',
+        b'{"jsonrpc": "2.0", "id": 9999999999, "error": {"code": -1, "message": "no"}}',
     ],
 )
 def test_only_a_real_initialize_result_is_a_handshake(probed: Probed, body: bytes) -> None:
@@ -165,6 +165,32 @@ def test_an_event_stream_cannot_send_the_probe_elsewhere(probed: Probed, address
         assert statuses(probed(server.origin + "/sse"))["protocol_handshake"] == "failed"
         assert not any(b"messages" in head for head in server.requests)
         assert elsewhere.connections == 0
+
+
+def test_an_accepted_request_is_not_answered_by_what_comes_with_it(probed: Probed) -> None:
+    accepted = answer(initialize_result(), status=b"202 Accepted")
+    with WireServer(by_path(POST_mcp=accepted)) as server:
+        assert statuses(probed(server.origin + "/mcp"))["protocol_handshake"] == "failed"
+
+
+@pytest.mark.parametrize("status", [b"404 Not Found", b"405 Method Not Allowed", b"302 Found"])
+def test_a_stream_does_not_answer_a_request_that_was_not_accepted(
+    probed: Probed, status: bytes
+) -> None:
+    with WireServer(event_stream(b"/messages", threading.Event(), status)) as server:
+        assert statuses(probed(server.origin + "/sse"))["protocol_handshake"] == "failed"
+
+
+def test_a_stored_stream_is_no_answer(probed: Probed) -> None:
+    stored = (
+        b"event: endpoint\ndata: /messages\n\ndata: " + initialize_result(request_id=1) + b"\n\n"
+    )
+    responses = {
+        "GET_sse": answer(stored, content_type=b"text/event-stream"),
+        "POST_messages": answer(b"", status=b"202 Accepted"),
+    }
+    with WireServer(by_path(**responses)) as server:
+        assert statuses(probed(server.origin + "/sse"))["protocol_handshake"] == "failed"
 
 
 def test_a_message_before_the_request_is_no_answer(probed: Probed) -> None:

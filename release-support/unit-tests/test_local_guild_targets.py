@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from local_guild.wire import Send, WireServer, answer
+from local_guild.wire import ECHOED_ID, Send, WireServer, answer
 from local_guild_probing import (
     CHECKS,
     MCP_SERVER,
@@ -81,7 +81,7 @@ def only_later_version() -> Responses:
 
 def refusing_version() -> Responses:
     error = {"code": -32602, "message": "Unsupported", "data": {"supported": ["2026-07-28"]}}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": error}).encode()
+    body = json.dumps({"jsonrpc": "2.0", "id": ECHOED_ID, "error": error}).encode()
     return {("POST", "/mcp"): answer(body, status=b"400 Bad Request")}
 
 

@@ -83,7 +83,7 @@ FAILED = Claims(failed=True)
         ('{"failed": [], "failed": ["endpoint_reachable"]}', FAILED),
         ('{"failed": ["endpoint_reachable"', FAILED),
         ('{"failed": ["something_else"], "unknowns": []}', FAILED),
-        # In any escaped spelling, capitals among them.
+        # In any spelling of JSON, capitals among them.
         (r'{"verdict": "\u0044o_not_delegate"}', verdicts(NO)),
         (r'{"verdict": "\u0044\u004F\u005F\u004E\u004F\u0054_delegate"}', verdicts(NO)),
         (r'{"status": "\u0046AILED"}', FAILED),
