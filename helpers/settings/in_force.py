@@ -33,6 +33,7 @@ from .problems import InvalidConfiguration, Problem
 from .reader import SETTINGS, parse
 
 MAX_REMEMBERED: Final = 32  # pairs of files
+MAX_REMEMBERED_BYTES: Final = 65_536  # of two files; what is read of them takes ten times that
 
 # The form without references: equal bytes are equal values, of equal types, in equal order.
 _EXACT: Final = 2
@@ -85,7 +86,7 @@ def layers_in_force(
         The layer of the file in force, then that of the floor, if there is one.
     """
     files = _exact((selected, everywhere))
-    if files is None:
+    if files is None or len(files) > MAX_REMEMBERED_BYTES:
         return _layers_in_force(selected, everywhere, normalize_name)
     return _remembered(files, normalize_name)
 

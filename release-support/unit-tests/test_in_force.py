@@ -470,6 +470,16 @@ def test_only_the_last_pairs_of_files_are_remembered() -> None:
     assert normalizer.asked == before + 1
 
 
+def test_large_files_are_not_remembered() -> None:
+    """What is read of them takes many times their size, and there may be 32 editions."""
+    for size, again in ((room.MAX_REMEMBERED_BYTES // 2, 0), (room.MAX_REMEMBERED_BYTES, 1)):
+        normalizer = Normalizer()
+        file = {"protected_servers": {"weather": URL}, "x" * size: 0}
+        for _ in range(2):
+            room.layers_in_force(file, {}, normalize_name=normalizer)
+        assert normalizer.asked == 1 + again
+
+
 def test_what_one_normaliser_made_of_a_file_is_not_another_s() -> None:
     file = {"protected_servers": {"Weather": URL}}
 
