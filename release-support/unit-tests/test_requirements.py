@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 if str(Path(__file__).parent) not in sys.path:
     sys.path.insert(0, str(Path(__file__).parent))
@@ -73,6 +76,51 @@ def test_two_servers_of_one_file_are_judged_each_by_its_own() -> None:
         said[name] = plugin.call(raw, raw, Call(name, url, 0.0, answer))[0]
 
     assert said == {"notes": "allowed", "maps": "refused", "other": "allowed"}
+
+
+# The recipe of the documentation
+
+DOCS = Path(__file__).parents[1] / "docs"
+README = Path(__file__).parents[2] / "README.md"
+
+
+def recipe() -> dict[str, Any]:
+    """Return the documented file for a server that wants credentials."""
+    page = (DOCS / "settings.md").read_text()
+    section = page.split("\n### A server that wants credentials\n")[1]
+    found: dict[str, Any] = json.loads(section.split("```json\n")[1].split("```")[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("policy", "handshake", "reason"),
+    [
+        ({}, "unknown", None),
+        ({"required_proven": None}, "unknown", "required_check_unknown"),
+        ({"on_caution": None}, "unknown", "caution_not_permitted"),
+        ({"required_proven": None, "tolerate_unknown_required": True}, "unknown", None),
+        ({"tolerate_unknown_required": True}, "failed", "do_not_delegate"),
+    ],
+    ids=str,
+)
+def test_the_recipe_lets_a_server_pass_that_wants_credentials(
+    policy: dict[str, Any], handshake: str, reason: str | None
+) -> None:
+    """And it says true of what else would, and of what would not."""
+    raw = recipe()
+    (entry,) = raw["protected_servers"].values()
+    assert f'"policy": {json.dumps(entry["policy"])}' in README.read_text()
+    entry["policy"] |= policy
+    statuses = dict.fromkeys(floor_statement.CHECKS, "unknown") | {
+        "endpoint_reachable": "proven",
+        "protocol_handshake": handshake,
+        "agent_card_resolves": "failed",
+    }
+    plugin = Plugin()
+
+    plugin.call(raw, raw, Call("notes", entry["url"], 0.0, Answer(statuses, "", 0.01, "", 0)))
+
+    assert plugin.judgement.reason == reason
 
 
 def test_of_two_entries_with_one_url_the_first_judges_a_server_of_another_name() -> None:
