@@ -31,12 +31,12 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
 )
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, Stage, SubReason
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
-    Configuration,
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     OnUnavailable,
     Policy,
 )
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import Configuration
 from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Layer, Source
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
     InvalidConfiguration,

@@ -37,13 +37,13 @@ from usr.plugins.agent_guild_preflight.helpers.commands.shared.findings import (
 from usr.plugins.agent_guild_preflight.helpers.commands.shared.output import Exit
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Check, Verdict
 from usr.plugins.agent_guild_preflight.helpers.reasons import NextStep, Reason, Stage, SubReason
-from usr.plugins.agent_guild_preflight.helpers.settings import reader
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
-    Configuration,
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     OnUnavailable,
     Policy,
 )
+from usr.plugins.agent_guild_preflight.helpers.settings import reader
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import Configuration
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import Problem
 
 README = CHECKOUT / "README.md"

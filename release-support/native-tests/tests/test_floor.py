@@ -641,9 +641,7 @@ PROBLEMS = {
     "a server that is none": (
         {"protected_servers": {"tools": 7}},
         "tools",
-        [
-            "protected_servers.tools: must be an approved URL, or an object with url, tools and headers"
-        ],
+        ["protected_servers.tools: must be an approved URL, or an object that has one as url"],
     ),
     "a choice that is none": (
         {"policy": {"on_caution": "Deny"}},
