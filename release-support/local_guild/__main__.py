@@ -139,6 +139,7 @@ def _agent_zero(text: str) -> Path:
 
 def _credentials_of(root: Path) -> CredentialsFor:
     """What reads the settings of an Agent Zero folder, with the plugin's own rooms."""
+    sys.dont_write_bytecode = True  # the plugin's folder belongs to Agent Zero
     if PACKAGE not in sys.modules:
         _name_rooms()
     try:
