@@ -10,9 +10,12 @@ Rules this module keeps:
 4. A demand for credentials or payment ends the attempt: asking in another way would only repeat it.
 5. A session that the server opened for us can be closed again, once the answer is given.
 6. The other side's failures raise nothing here.
+7. The caller's headers go with the requests to the URL, and to the address that its own event stream
+   gives out on the same server. They replace none of the attempt's own.
 """
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -70,13 +73,15 @@ class Seen:
     session: dict[str, str] | None = None
 
 
-async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def attempt(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
     """Try to shake hands with `url` in at most three requests, noting in `seen` what happens.
 
     Raises nothing but cancellation.
     """
     try:
-        await _over_streamable_http(client, url, seen)
+        await _over_streamable_http(client, url, seen, headers)
     except NotConnected:
         return
     except exchange.EXCHANGE_ERRORS:
@@ -84,22 +89,27 @@ async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     if seen.initialized or seen.refused or seen.asked_for_payment:
         return
     with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-        await _over_server_sent_events(client, url, seen)
+        await _over_server_sent_events(client, url, seen, headers)
 
 
-async def leave(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def leave(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
     """Close the session that a handshake over streamable HTTP opened, if any, with one request.
 
     Raises nothing but cancellation.
     """
     if seen.session:
         with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-            async with client.request("DELETE", url.raw_path, seen.session):
+            async with client.request("DELETE", url.raw_path, {**headers, **seen.session}):
                 pass
 
 
-async def _over_streamable_http(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
-    async with client.request("POST", url.raw_path, _POST_HEADERS, _BODY) as response:
+async def _over_streamable_http(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
+    own = {**headers, **_POST_HEADERS}
+    async with client.request("POST", url.raw_path, own, _BODY) as response:
         _note(response, seen)
         if not response.is_success:
             return
@@ -115,11 +125,13 @@ async def _over_streamable_http(client: exchange.Client, url: httpx.URL, seen: S
             seen.session = _session(response, result)
 
 
-async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def _over_server_sent_events(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
     """Open the event stream of `url`, post the request to the address it gives out, and wait for
     the answer on the stream."""
-
-    async with client.request("GET", url.raw_path, {"Accept": "text/event-stream"}) as response:
+    own = {**headers, "Accept": "text/event-stream"}
+    async with client.request("GET", url.raw_path, own) as response:
         _note(response, seen)
         if not response.is_success or response.media_type != "text/event-stream":
             return
@@ -134,7 +146,7 @@ async def _over_server_sent_events(client: exchange.Client, url: httpx.URL, seen
                     path = _message_path(url, data.decode("utf-8", "replace"))
                     if path is None:
                         return
-                    async with client.request("POST", path, _POST_HEADERS, _BODY):
+                    async with client.request("POST", path, {**headers, **_POST_HEADERS}, _BODY):
                         posted = True
 
 
