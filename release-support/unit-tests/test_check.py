@@ -23,7 +23,7 @@ from stage.folder import GLOBAL, HOOK, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
-from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
@@ -35,7 +35,10 @@ NOT_CHECKED = (
     "pin lists its tools."
 )
 RUN_LINT = "What to do: Run lint; it names every key that is wrong and what mends it."
-ONLY_OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this."
+ONLY_OPERATOR = (
+    "Next step: operator. Do not repeat this call; only the operator can change this. "
+    "Tell the user. Other tools are not concerned."
+)
 SECRET = "Bearer s3cret"
 
 
@@ -102,6 +105,12 @@ def checks(**changed: str) -> list[str]:
         "check                 status   required",
         *(f"{name:<22}{row}" for name, row in rows.items()),
     ]
+
+
+def refusal_of(cause: str) -> str:
+    """Return how the line of a refusal begins."""
+    sentence = Reason(cause.partition(" ")[0]).sentence
+    return f"Agent Guild preflight refused this call: {cause}. {sentence}"
 
 
 # --- What is said of a call that would be allowed -------------------------------------------
@@ -452,10 +461,10 @@ def test_a_refused_call_whole(zero: Folder) -> None:
         code, lines, errors = zero.run("check", "tools")
         data = zero.data("check", "tools")
     refusal = (
-        "Agent Guild preflight refused this call: caution_not_permitted. Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. Verdict: delegate_with_caution. "
-        "Proven: endpoint_reachable, protocol_handshake. Failed: agent_card_signed. "
+        f"{refusal_of('caution_not_permitted')} Server: tools. "
+        f"Endpoint: {PUBLIC_SHOWN}. Verdict: delegate_with_caution. Failed: agent_card_signed. "
         "Unknown: agent_card_resolves, payment_claim_holds, independent_evidence. "
+        "Proven: endpoint_reachable, protocol_handshake. "
         f"Observed at <time>. {ONLY_OPERATOR}"
     )
     assert lines == [
@@ -525,8 +534,8 @@ def test_no_evidence_whole(zero: Folder) -> None:
         f"selected  refused: {cause}  {GLOBAL}",
         "",
         "The model is told:",
-        f"Agent Guild preflight refused this call: {cause}. Server: tools. Endpoint: "
-        f"{PUBLIC_SHOWN}. Next step: retry_later. The same call may be tried again later.",
+        f"{refusal_of(cause)} Server: tools. Endpoint: {PUBLIC_SHOWN}. Next step: retry_later. "
+        "The same call may be tried again later. Other tools are not concerned.",
         "",
         NOT_CHECKED,
     ]
@@ -592,7 +601,7 @@ def test_what_is_unforeseen_is_named_by_its_class_only(
         f"selected  undecided  {GLOBAL}",
         "",
         "The model is told:",
-        "Agent Guild preflight refused this call: internal_error. Server: tools. "
+        f"{refusal_of('internal_error')} Server: tools. "
         f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
@@ -634,7 +643,7 @@ def test_what_the_binding_refuses_is_not_sent(
     ]
     assert lines[-4:] == [
         "The model is told:",
-        f"Agent Guild preflight refused this call: {reason}. Server: tools. "
+        f"{refusal_of(reason)} Server: tools. "
         f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
@@ -672,7 +681,7 @@ def test_what_the_screen_refuses_is_neither_shown_nor_sent(zero: Folder, guild: 
         f"selected  refused: {cause}  {GLOBAL}",
         "",
         "The model is told:",
-        f"Agent Guild preflight refused this call: {cause}. Server: tools. {ONLY_OPERATOR}",
+        f"{refusal_of(cause)} Server: tools. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]
@@ -726,7 +735,7 @@ def test_a_new_url_is_judged_by_the_policy_in_force(zero: Folder, guild: WireSer
     zero.configure(
         fixture_guild_origin=guild.origin, policy={"required_proven": ["agent_card_signed"]}
     )
-    refusal = "Agent Guild preflight refused this call: required_check_unknown."
+    refusal = refusal_of("required_check_unknown")
     code, lines, _ = zero.run("check", "--url", NEW)
     assert (code, lines[0]) == (10, "server      no name given")
     assert lines[-3].startswith(f"{refusal} Endpoint: https://new.example.org")

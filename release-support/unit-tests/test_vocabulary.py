@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers import message
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
     Check,
@@ -136,14 +137,15 @@ def test_a_refusal_says_its_words_and_nothing_else(refusal: Refusal, text: str) 
 # The line
 
 START = "Agent Guild preflight refused this call: "
-OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this."
+OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this. Tell the user."
 LATER = "Next step: retry_later. The same call may be tried again later."
 SERVER = "Server: weather."
 BOTH = "Server: weather. Endpoint: https://mcp.example.com:8443."
+OTHERS = " Other tools are not concerned."
 OBSERVED = (
-    "Verdict: do_not_delegate. Proven: agent_card_resolves, agent_card_signed. "
-    "Failed: endpoint_reachable. Unknown: protocol_handshake, payment_claim_holds, "
-    "independent_evidence. +3 unlisted."
+    "Verdict: do_not_delegate. Failed: endpoint_reachable. Unknown: protocol_handshake, "
+    "payment_claim_holds, independent_evidence. Proven: agent_card_resolves, agent_card_signed. "
+    "+3 unlisted."
 )
 SEEN = Observation(
     verdict=Verdict.DO_NOT_DELEGATE,
@@ -255,14 +257,17 @@ def seen(**more: object) -> Observation:
             f"(cached, age 0 s). {LATER}",
         ),
         (
-            judgement(Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen="OSError"),
+            judgement(Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen=Unforeseen("OSError")),
             f"internal_error. {OPERATOR}",
         ),
     ],
     ids=lambda value: value.reason.value if isinstance(value, Judgement) else "",
 )
 def test_the_line_for_each_reason(made: Judgement, expected: str) -> None:
-    assert message.line(made) == START + expected
+    assert made.reason is not None
+    cause, _, rest = expected.partition(". ")
+    others = " Local tools are not concerned." if made.server is None else OTHERS
+    assert message.line(made) == f"{START}{cause}. {made.reason.sentence} {rest}{others}"
 
 
 @pytest.mark.parametrize("sub_reason", SubReason)
