@@ -601,8 +601,7 @@ def test_what_is_unforeseen_is_named_by_its_class_only(
         f"selected  undecided  {GLOBAL}",
         "",
         "The model is told:",
-        f"{refusal_of('internal_error')} Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
+        f"{refusal_of('internal_error')} Server: tools. Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]
@@ -643,8 +642,7 @@ def test_what_the_binding_refuses_is_not_sent(
     ]
     assert lines[-4:] == [
         "The model is told:",
-        f"{refusal_of(reason)} Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
+        f"{refusal_of(reason)} Server: tools. Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]

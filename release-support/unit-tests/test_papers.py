@@ -55,7 +55,7 @@ REASONS = DOCS / "reasons.md"
 JUDGED = DOCS / "how-a-call-is-judged.md"
 OPERATORS = DOCS / "commands.md"
 
-MAX_README_LINES = 150
+MAX_README_LINES = 160
 MAX_CHARACTERS = 110
 
 PLUGIN = yaml.safe_load((CHECKOUT / "plugin.yaml").read_text())

@@ -257,7 +257,9 @@ def seen(**more: object) -> Observation:
             f"(cached, age 0 s). {LATER}",
         ),
         (
-            judgement(Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen=Unforeseen("OSError")),
+            judgement(
+                Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen=Unforeseen("OSError")
+            ),
             f"internal_error. {OPERATOR}",
         ),
     ],

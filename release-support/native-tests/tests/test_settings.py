@@ -119,9 +119,7 @@ def test_null_in_the_policy_means_its_defaults(scene):
     scene.serve(scene.answers(UNKNOWN))
     scene.protect(policy=dict.fromkeys(keys))
     scene.call()
-    scene.expect_refused(
-        "required_check_unknown", None, "operator", statuses=UNKNOWN, preflights=1
-    )
+    scene.expect_refused("required_check_unknown", None, "operator", statuses=UNKNOWN, preflights=1)
 
 
 def test_defaults_from_the_environment(scene):
