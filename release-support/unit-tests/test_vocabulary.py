@@ -300,6 +300,50 @@ def test_the_next_step_waits_until_the_evidence_has_expired(age: float, seconds:
     assert made.next_step == f"retry_after {seconds} s"
 
 
+@pytest.mark.parametrize(
+    ("reason", "reachable", "ttl", "expected"),
+    [
+        (Reason.DO_NOT_DELEGATE, Status.PROVEN, 300.0, "operator"),
+        (Reason.DO_NOT_DELEGATE, Status.PROVEN, 0.0, "operator"),
+        (Reason.DO_NOT_DELEGATE, Status.FAILED, 300.0, "retry_after 300 s"),
+        (Reason.DO_NOT_DELEGATE, Status.FAILED, 0.0, "retry_later"),
+        (Reason.REQUIRED_CHECK_FAILED, Status.PROVEN, 300.0, "operator"),
+        (Reason.REQUIRED_CHECK_UNKNOWN, Status.PROVEN, 300.0, "operator"),
+        (Reason.REQUIRED_CHECK_UNKNOWN, Status.UNKNOWN, 300.0, "retry_after 300 s"),
+        (Reason.CAUTION_NOT_PERMITTED, Status.FAILED, 300.0, "operator"),
+        (Reason.BINDING_CHANGED, Status.PROVEN, 300.0, "retry_later"),
+    ],
+)
+def test_an_endpoint_that_was_reached_and_refused_is_not_tried_again(
+    reason: Reason, reachable: Status, ttl: float, expected: str
+) -> None:
+    """A policy refuses it for what it is; what was not reached may be back later."""
+    statuses = {**dict.fromkeys(Check, Status.UNKNOWN), Check.ENDPOINT_REACHABLE: reachable}
+    made = judgement(reason, cache_ttl_seconds=ttl, observation=seen(statuses=statuses))
+
+    assert made.next_step == expected
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_the_longest_line_still_says_why_where_and_what_next(reason: Reason) -> None:
+    sub_reasons = [None, *(sub for sub in SubReason if sub.reason is reason)]
+    for sub_reason in sub_reasons:
+        made = judgement(
+            reason,
+            sub_reason,
+            server="w" * 128,
+            endpoint=f"https://{'x' * 63}.{'y' * 63}.{'z' * 63}.example.com:65535",
+            observation=seen(cached=True, age_seconds=86_400.0),
+            is_withheld=True,
+        )
+        shown = message.line(made)
+        assert len(shown) <= 600
+        assert f"{reason.sentence} Server: {'w' * 64}." in shown
+        assert shown.endswith(
+            f"{made.next_step}. {made.next_step_sentence} Other tools are not concerned."
+        )
+
+
 def test_a_long_server_name_is_cut() -> None:
     made = message.line(judgement(Reason.URL_MISMATCH, server="w" * 128))
 
