@@ -13,6 +13,7 @@ import pytest
 HEALTHY: dict[str, str] = {}
 # What can be seen of a server that answers 401 without its key.
 UNAUTHORIZED = {"protocol_handshake": "unknown", "agent_card_resolves": "failed"}
+UNREACHABLE = {"endpoint_reachable": "failed", "protocol_handshake": "unknown"}
 DENIED = {"protocol_handshake": "failed"}
 CREDENTIALS = {"required_proven": ["endpoint_reachable"], "on_caution": "allow"}
 LENIENT = {
@@ -61,7 +62,7 @@ def test_each_server_is_judged_by_its_own_policy(scene, protect_both, other_url,
     scene.expect_refused(
         "required_check_unknown",
         None,
-        "retry_later",
+        "operator",
         preflights=1,
         statuses=UNAUTHORIZED,
         server="others",
@@ -87,7 +88,7 @@ def test_no_policy_of_an_entry_permits_a_handshake_that_failed(scene, protect_bo
     scene.serve(scene.answers(DENIED))
     protect_both({"policy": LENIENT})
     native(scene, "tools")
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
 
 
 def test_a_server_of_another_name_is_judged_by_the_entry_of_its_url(scene, protect_both):
@@ -121,7 +122,7 @@ def test_an_entry_may_want_its_evidence_anew_for_every_call(scene, protect_both,
 
 
 def test_a_refusal_on_kept_evidence_says_how_long_the_entry_keeps_it(scene, protect_both, clock):
-    scene.serve(scene.answers(DENIED))
+    scene.serve(scene.answers(UNREACHABLE))
     protect_both({"cache_ttl_seconds": 60}, cache_ttl_seconds=300)
     native(scene, "tools")
     clock(20)
@@ -131,7 +132,7 @@ def test_a_refusal_on_kept_evidence_says_how_long_the_entry_keeps_it(scene, prot
         None,
         "retry_after 40 s",
         preflights=1,
-        statuses=DENIED,
+        statuses=UNREACHABLE,
         age=" (cached, age 20 s)",
     )
 
@@ -185,7 +186,7 @@ def test_an_entry_of_a_project_does_not_lower_the_floor(scene):
     scene.expect_refused(
         "required_check_unknown",
         None,
-        "retry_later",
+        "operator",
         preflights=1,
         statuses=UNAUTHORIZED,
         refused_by="floor",
@@ -203,7 +204,7 @@ def test_the_entry_of_the_floor_counts_for_the_floor_alone(scene):
     scene.expect_refused(
         "required_check_unknown",
         None,
-        "retry_later",
+        "operator",
         preflights=2,
         statuses=UNAUTHORIZED,
         refused_by="selected",
@@ -218,7 +219,7 @@ def test_an_entry_of_a_project_does_not_cut_the_deadline_of_the_entry_of_the_flo
     lay_floor(scene, impatient, patient, timeout_seconds=0.1)
     native(scene, "tools")
     scene.expect_refused(
-        "do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED, refused_by="floor"
+        "do_not_delegate", None, "operator", preflights=1, statuses=DENIED, refused_by="floor"
     )
 
 
