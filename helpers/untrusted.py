@@ -63,8 +63,6 @@ def visible(text: str) -> str:
 def _visible(character: str) -> str:
     if character == "\\":
         return "\\\\"
-    if character == " ":
-        return character
     if unicodedata.category(character)[0] in "CZ" or character in _BLANK:
-        return character.encode("unicode_escape").decode("ascii")
+        return character.encode("unicode_escape").decode("ascii")  # a space stays one
     return character

@@ -108,7 +108,7 @@ def headers_digest(headers: Any) -> bytes:
     """
     if not headers:
         return b""
-    text = repr(_pairs(headers)).encode("utf-8", "backslashreplace")
+    text = repr(_pairs(headers)).encode("utf-8")  # which has escaped a lone surrogate
     return blake2b(text, digest_size=16, key=_DIGEST_KEY).digest()
 
 

@@ -149,7 +149,7 @@ class SingleFlight:
         self._lock = threading.Lock()
         self._by_key: dict[Hashable, InFlight] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._slots = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._slots: asyncio.Semaphore  # of the loop, made with it
         self._active = 0
 
     def join(

@@ -135,6 +135,24 @@ def run(
     return outcomes
 
 
+def outcome(code: int | None, first: str) -> str:
+    """Return the outcome of a mutant.
+
+    Args:
+        code: the exit code of its tests; None where they took too long.
+        first: the test that failed first; empty for none.
+
+    Returns:
+        A mutant is noticed only where a test has failed. Tests that could not be collected, or a
+        session that has failed itself, have tried nothing: "not run".
+    """
+    if code is None:
+        return "timeout"
+    if code == 0:
+        return "survived"
+    return "killed" if code == 1 and first else "not run"
+
+
 def line(room: str, counts: Counter[str]) -> str:
     """Return what is said of a room."""
     noticed, total = sum(counts[outcome] for outcome in NOTICED), counts.total()

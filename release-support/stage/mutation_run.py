@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. The tests run once without a mutant. What fails then tells nothing and is left out, by name.
-   What each test has come through decides which mutants it can notice.
+   What each test has come through decides which it tries first.
 2. Every mutant has a process of its own, with a folder of its own for what the tests write. Tests
    that need no host are collected once, and the process is split off from there. Those that go
    through a host are collected anew in each: a host runs threads, and a process that is split off
@@ -39,6 +39,7 @@ from mutmut.utils.format_utils import mangled_name_from_mutant_name
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from stage import tool_server
+from stage.mutate import outcome
 
 LEAST_SECONDS: Final = 15.0
 TIMES_AS_LONG: Final = 5.0
@@ -129,7 +130,8 @@ def collected_anew(files: Sequence[str]) -> Play:
         first = [] if isinstance(plugin, Watcher) else ["-x"]
         # What was imported before the split is not rewritten: none of it is a test.
         quiet = "-Wignore::pytest.PytestAssertRewriteWarning"
-        return int(pytest.main([quiet, *first, *(tests or files)], plugins=[plugin]))
+        # Tests are named from the root, and sought from here.
+        return int(pytest.main(["--rootdir=.", quiet, *first, *(tests or files)], plugins=[plugin]))
 
     return play
 
@@ -204,8 +206,15 @@ class Mutants:
 
     def _begin(self, number: int, name: str, seen: Seen, usable: Sequence[str]) -> None:
         function = mangled_name_from_mutant_name(name)
-        chosen = [test for test in usable if function in seen.reached[test]] or list(usable)
-        chosen.sort(key=lambda test: (-self._noticed[test], seen.seconds[test]))
+        # What it has made for the first may serve all others, so that these do not reach it.
+        chosen = sorted(
+            usable,
+            key=lambda test: (
+                function not in seen.reached[test],
+                -self._noticed[test],
+                seen.seconds[test],
+            ),
+        )
         folder = self._work / str(number)
 
         def run() -> int:
@@ -234,12 +243,13 @@ class Mutants:
 
     def _tell(self, pid: int, code: int | None) -> None:
         running = self._running.pop(pid)
+        first = ""
         with contextlib.suppress(OSError):
-            self._noticed[(running.folder / "first").read_text()] += 1
+            first = (running.folder / "first").read_text()
+            self._noticed[first] += 1
         end(pid)
         shutil.rmtree(running.folder, ignore_errors=True)
-        outcome = "timeout" if code is None else "killed" if code else "survived"
-        tell(name=running.name, outcome=outcome)
+        tell(name=running.name, outcome=outcome(code, first))
 
 
 def end(pid: int) -> None:

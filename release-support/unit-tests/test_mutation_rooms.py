@@ -79,3 +79,23 @@ def test_a_mutant_that_changes_nothing_is_left_out(
     """Python knows an encoding by its name in capitals, too."""
     change = mutate.difference([f"    {before}"], [f"    {after}"])
     assert mutate.is_other_spelling(change) is is_left_out
+
+
+@pytest.mark.parametrize(
+    ("code", "first", "expected"),
+    [
+        (0, "", "survived"),
+        (1, "test_a", "killed"),
+        (None, "", "timeout"),
+        # Tests that are not found, a session that fails, no test at all.
+        (4, "", "not run"),
+        (3, "test_a", "not run"),
+        (1, "", "not run"),
+        (5, "", "not run"),
+        (-9, "", "not run"),
+    ],
+)
+def test_a_mutant_is_killed_only_by_a_test_that_fails(
+    code: int | None, first: str, expected: str
+) -> None:
+    assert mutate.outcome(code, first) == expected

@@ -48,6 +48,7 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.salvage import (
     Claims,
     EvidenceUnavailable,
 )
+from usr.plugins.agent_guild_preflight.helpers.guild_preflight.single_flight import InFlight
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Verdict
 from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
 
@@ -1363,3 +1364,22 @@ def test_session_keys_are_written_nowhere(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert context.keylog_filename is None
     assert not list(tmp_path.iterdir())
     assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+
+
+class Nothing:
+    async def run(self) -> None:
+        """Done at once."""
+
+    def overdue(self) -> None:
+        """Nothing, too."""
+
+
+def test_a_request_that_has_ended_is_extended_in_vain() -> None:
+    """A caller with a later deadline may have joined just before."""
+
+    async def extended() -> None:
+        in_flight = InFlight(Nothing(), time.monotonic() + 60, asyncio.get_running_loop())
+        await in_flight.run(asyncio.Semaphore())
+        in_flight.extend()
+
+    asyncio.run(extended())

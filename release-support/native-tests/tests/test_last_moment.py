@@ -258,6 +258,35 @@ def test_what_else_runs_in_the_context_of_a_call(scene):
     assert checked == ["before", "released"]
 
 
+def test_a_check_waits_in_two_places_and_is_made_once(scene):
+    """Also while the call of another keeps our function in front of the framework's."""
+    scene.protect()
+    checked = []
+
+    class Held:
+        def release(self):
+            checked.append("released")
+
+    def before():
+        checked.append("before")
+        return Held()
+
+    async def run():
+        for _ in range(2):  # the first one stays
+            tool = MCPConfig.get_for_agent(scene.chat.agent).get_tool(
+                scene.chat.agent, "tools.echo"
+            )
+            around_execution(tool, before, lambda _: checked.append("after"))
+            kept.append(tool)
+        await asyncio.create_task(tool.execute(text="hello"))
+        assert checked == ["before", "released", "after"]
+        await kept[0].execute(text="hello")
+        assert checked == ["before", "released", "after"] * 2
+
+    kept = []
+    chats.run(run())
+
+
 def test_a_later_hook_that_changes_the_settings(scene, change_later, other_url, other_tap):
     """The whole configuration is replaced; the new server gets nothing either."""
     change_later(lambda scene, agent: scene.use_mcp(tools=other_url))
