@@ -7,9 +7,9 @@ Rules of this module:
 1. `protections_of` finds what protects a call. `precheck` comes next and sends nothing: the
    screen, then the binding. A service is asked only about a call that every layer lets pass so
    far, see `evaluate`.
-2. Each layer decides as if it were alone: by its own policy, on evidence of its own terms. That
-   is kept evidence where it has some that is fresh enough, and else what the service says by its
-   own deadline. To a layer whose deadline passes, the evidence is a timeout, with what the
+2. Each layer decides as if it were alone: by the requirements of the entry that protects the
+   call. Its evidence is what is kept and fresh enough for it, and else what the service says by
+   its own deadline. To a layer whose deadline passes, the evidence is a timeout, with what the
    answer has claimed by then.
 3. One request serves every layer that needs one. It lasts until the longest of their deadlines,
    and joins no other where one of them keeps nothing. There is none while a layer refuses on
@@ -34,6 +34,7 @@ from .guild_preflight.observe import PUBLIC_ORIGIN, Inquiry, ask, recall
 from .guild_preflight.salvage import EvidenceUnavailable
 from .judgement import Judgement
 from .policy import Evidence, decide
+from .requirements import Requirements
 from .settings.configuration import Configuration
 from .settings.in_force import Layer, Source
 from .settings.problems import InvalidConfiguration
@@ -58,6 +59,11 @@ class Protection(NamedTuple):
     def origin(self) -> str:
         """The service that is asked."""
         return self.settings.fixture_guild_origin or PUBLIC_ORIGIN
+
+    @property
+    def requirements(self) -> Requirements:
+        """What is asked of the evidence: the entry's own, or else the file's."""
+        return self.approval.requirements or self.settings.requirements
 
 
 class Unusable(NamedTuple):
@@ -168,8 +174,8 @@ async def evaluate(prechecked: Sequence[Prechecked]) -> tuple[Judgement, bool]:
     judgements: dict[Source, Judgement] = {}
     without: list[Prechecked] = []
     for one in prechecked:
-        settings = one.protection.settings
-        kept = recall(one.endpoint, one.protection.origin, settings.cache_ttl_seconds)
+        lifetime = one.protection.requirements.cache_ttl_seconds
+        kept = recall(one.endpoint, one.protection.origin, lifetime)
         if kept is None:
             without.append(one)
             continue
@@ -192,17 +198,18 @@ async def _ask(
         prechecked: the protections without evidence.
         judgements: gets theirs.
     """
-    in_time = sorted(prechecked, key=lambda one: one.protection.settings.timeout_seconds)
-    ages = [one.protection.settings.cache_ttl_seconds for one in prechecked]
+    requirements = [one.protection.requirements for one in prechecked]
+    in_time = sorted(prechecked, key=lambda one: one.protection.requirements.timeout_seconds)
+    ages = [each.cache_ttl_seconds for each in requirements]
     with ask(
         in_time[0].endpoint,
         origin=in_time[0].protection.origin,
-        timeout_seconds=in_time[-1].protection.settings.timeout_seconds,
+        timeout_seconds=max(each.timeout_seconds for each in requirements),
         max_age_seconds=min(ages),
         is_kept=max(ages) > 0,
     ) as inquiry:
         for one in in_time:
-            evidence = await _answer(inquiry, one.protection.settings.timeout_seconds)
+            evidence = await _answer(inquiry, one.protection.requirements.timeout_seconds)
             judgement = _judge(one, evidence)
             if judgement.reason is not None:
                 return judgement
@@ -227,7 +234,8 @@ def _allowed(judgements: Sequence[Judgement]) -> Judgement:
 
 def _judge(prechecked: Prechecked, evidence: Evidence) -> Judgement:
     protection, endpoint = prechecked
-    reason, sub_reason, tolerated = decide(evidence, protection.settings.policy)
+    requirements = protection.requirements
+    reason, sub_reason, tolerated = decide(evidence, requirements.policy)
     observation = evidence if isinstance(evidence, Observation) else None
     return Judgement(
         reason=reason,
@@ -239,6 +247,6 @@ def _judge(prechecked: Prechecked, evidence: Evidence) -> Judgement:
         error=None if isinstance(evidence, Observation) else evidence.sub_reason,
         tolerated=tolerated,
         guild_origin=protection.origin,
-        cache_ttl_seconds=protection.settings.cache_ttl_seconds,
+        cache_ttl_seconds=requirements.cache_ttl_seconds,
         source=protection.source,
     )

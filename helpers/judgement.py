@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from .exceptions import Unforeseen
 from .guild_preflight.observation import Observation
+from .guild_preflight.verdicts import Check
 from .reasons import NextStep, Reason, Stage, SubReason
 from .settings.in_force import Source
 
@@ -56,26 +57,32 @@ class Judgement(NamedTuple):
     @property
     def next_step(self) -> str:
         """The next step's word, with the seconds where cached evidence decided."""
-        if self.reason is None:
+        step, seconds = self._step()
+        if step is None:
             return ""
-        seconds = self._seconds_until_asked_anew()
-        if seconds is None:
-            return self.reason.next_step.value
-        return f"{NextStep.RETRY_AFTER.value} {seconds} s"
+        return step.value if seconds is None else f"{step.value} {seconds} s"
 
     @property
     def next_step_sentence(self) -> str:
         """The fixed sentence for the next step."""
-        if self.reason is None:
-            return ""
-        cached = self._seconds_until_asked_anew() is not None
-        return (NextStep.RETRY_AFTER if cached else self.reason.next_step).sentence
+        step, _ = self._step()
+        return "" if step is None else step.sentence
 
-    def _seconds_until_asked_anew(self) -> int | None:
-        """Until the evidence that refused expires, the same call gives the same answer."""
+    def _step(self) -> tuple[NextStep | None, int | None]:
+        """Return the next step, and the seconds of `RETRY_AFTER`; None for an allowed call.
+
+        A policy refuses an endpoint that was reached for what it is: trying again changes
+        nothing. One that was not reached may be back later, and until the evidence expires the
+        same call gives the same answer.
+        """
         reason, observation = self.reason, self.observation
-        if reason is None or reason.stage is not Stage.POLICY or observation is None:
-            return None
+        if reason is None:
+            return None, None
+        if reason.stage is not Stage.POLICY or observation is None:
+            return reason.next_step, None
+        if Check.ENDPOINT_REACHABLE in observation.proven:
+            return NextStep.OPERATOR, None
         if reason.next_step is not NextStep.RETRY_LATER or self.cache_ttl_seconds == 0:
-            return None
-        return max(1, math.ceil(self.cache_ttl_seconds - observation.age_seconds))
+            return reason.next_step, None
+        left = self.cache_ttl_seconds - observation.age_seconds
+        return NextStep.RETRY_AFTER, max(1, math.ceil(left))

@@ -25,7 +25,7 @@ from .guild_preflight.observation import Observation
 from .guild_preflight.salvage import Claims, EvidenceUnavailable
 from .guild_preflight.verdicts import Verdict
 from .reasons import Reason, SubReason
-from .settings.configuration import OnCaution, OnUnavailable, Policy
+from .requirements import OnCaution, OnUnavailable, Policy
 
 UNREACHABLE: Final = frozenset({SubReason.RESOLVE, SubReason.CONNECT, SubReason.TLS})
 

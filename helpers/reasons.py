@@ -41,7 +41,10 @@ class NextStep(Term):
 
     sentence: str
 
-    OPERATOR = "operator", "Do not repeat this call; only the operator can change this."
+    OPERATOR = (
+        "operator",
+        "Do not repeat this call; only the operator can change this. Tell the user.",
+    )
     RETRY_LATER = "retry_later", "The same call may be tried again later."
     RETRY_AFTER = "retry_after", "The same call gives the same answer until then."
 
@@ -51,8 +54,7 @@ class Reason(Term):
 
     The remedy says to the operator what to do; no model is shown it.
 
-    A reason whose next step is `RETRY_LATER` becomes `RETRY_AFTER` when the evidence
-    that decided is cached and will expire; see `Judgement.next_step`.
+    What the evidence shows may change the next step, see `Judgement.next_step`.
     """
 
     stage: Stage

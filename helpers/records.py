@@ -93,6 +93,7 @@ def write_log(agent: Any, judgement: Judgement) -> None:
         "decision": decision,
         "reason": cause(judgement) or "none",
         "server": judgement.server or "unknown",
+        "tool": untrusted(judgement.tool, MAX_TOOL_CHARACTERS),
         "endpoint": judgement.endpoint or "not shown",
         "verdict": observation.plain["verdict"] if observation else "none",
         "evidence": _evidence_word(observation),

@@ -45,7 +45,7 @@ class Problem(Term):
     NOT_AN_OBJECT = "must be an object, {...}", "Write an object, or leave the key out."
     UNKNOWN_KEY = "is not a setting", "Remove the key, or write the name of a setting."
     NOT_A_SERVER = (
-        "must be an approved URL, or an object with url, tools and headers",
+        "must be an approved URL, or an object that has one as url",
         'Write "<URL>", or {"url": "<URL>", "tools": {"<tool>": "sha256:<digest>"}}.',
     )
     NOT_TEXT = "must be a text", "Write the URL in quotation marks."

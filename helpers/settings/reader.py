@@ -6,9 +6,11 @@ Rules of this module:
    `"false"` is no boolean, `true` is no number, NaN is no duration.
 2. An unknown key is a problem at every level: a typo must not widen a policy.
 3. A whole file that is null, a list or a text is no configuration.
-4. All problems are reported together, each with the path of its key, never with a value.
-5. Two protected names that the framework would normalise alike are a problem.
-6. When `protected_servers` is absent or unreadable and anything else is wrong, nobody can
+4. What an entry of `protected_servers` leaves out of its requirements is that of the top level,
+   key by key.
+5. All problems are reported together, each with the path of its key, never with a value.
+6. Two protected names that the framework would normalise alike are a problem.
+7. When `protected_servers` is absent or unreadable and anything else is wrong, nobody can
    tell which servers are protected. `InvalidConfiguration.protected_servers` is None then.
 
 The module imports nothing of the framework; its `normalize_name` is handed in.
@@ -27,7 +29,8 @@ from ..binding.approval import Approval
 from ..binding.headers import folded
 from ..binding.pins import is_digest
 from ..guild_preflight.verdicts import Check
-from .configuration import Configuration, OnCaution, OnUnavailable, Policy
+from ..requirements import Policy, Requirements
+from .configuration import Configuration
 from .files import UNREADABLE
 from .problems import MAX_PATH_CHARACTERS, InvalidConfiguration, Problem, shown_path
 
@@ -63,27 +66,22 @@ def parse(
     """
     reader = _Reader()
     settings = reader.section(raw, "", SETTINGS, required=True)
-    policy = reader.section(settings.get("policy"), "policy", _POLICY_SETTINGS)
-    protected = reader.protected_servers(settings.get("protected_servers"), normalize_name)
+    requirements = reader.requirements(settings, "", Requirements())
+    protected = reader.protected_servers(
+        settings.get("protected_servers"), normalize_name, requirements
+    )
     if not is_global and settings.get("floor") is not None:
         reader.report("floor", Problem.FLOOR_ELSEWHERE)
     configuration = Configuration(
         protected_servers=MappingProxyType(protected or {}),  # remembered, so not to be changed
-        policy=Policy(
-            required_proven=reader.checks(policy, "required_proven"),
-            tolerate_unknown_required=reader.flag(policy, "tolerate_unknown_required", "policy."),
-            on_caution=reader.choice(policy, "on_caution", OnCaution.DENY),
-            on_unavailable=reader.choice(policy, "on_unavailable", OnUnavailable.DENY),
+        policy=requirements.policy,
+        timeout_seconds=requirements.timeout_seconds,
+        cache_ttl_seconds=requirements.cache_ttl_seconds,
+        allow_private_hosts=reader.flag(
+            settings.get("allow_private_hosts"), "allow_private_hosts", False
         ),
-        timeout_seconds=reader.seconds(
-            settings, "timeout_seconds", 5.0, MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
-        ),
-        cache_ttl_seconds=reader.seconds(
-            settings, "cache_ttl_seconds", 300.0, 0.0, MAX_CACHE_TTL_SECONDS
-        ),
-        allow_private_hosts=reader.flag(settings, "allow_private_hosts"),
         fixture_guild_origin=reader.local_origin(settings, "fixture_guild_origin"),
-        floor=reader.flag(settings, "floor") if is_global else False,
+        floor=reader.flag(settings.get("floor"), "floor", False) if is_global else False,
     )
     if reader.problems:
         raise InvalidConfiguration(tuple(reader.problems), protected)
@@ -109,8 +107,8 @@ def _is_local_origin(text: str) -> bool:
 
 
 SETTINGS: Final = frozenset(Configuration.__dataclass_fields__)
-_POLICY_SETTINGS: Final = frozenset(Policy.__dataclass_fields__)
-SERVER_SETTINGS: Final = ("url", "tools", "headers")
+POLICY_SETTINGS: Final = tuple(Policy.__dataclass_fields__)
+SERVER_SETTINGS: Final = ("url", "tools", "headers", *Requirements.__dataclass_fields__)
 
 
 class _Reader:
@@ -138,7 +136,7 @@ class _Reader:
         return value
 
     def protected_servers(
-        self, value: object, normalize_name: Callable[[str], str]
+        self, value: object, normalize_name: Callable[[str], str], requirements: Requirements
     ) -> dict[str, Approval] | None:
         """Return what is approved by normalised name, or None where the names are unreadable."""
         if value is None:
@@ -156,10 +154,11 @@ class _Reader:
                 self.report(path, Problem.NAME_TWICE)
                 name = f"{name} ({len(protected)})"  # this one's URL is protected no less
             # A name that is not usable is shown all the same, with what is wrong with it.
-            protected[name] = self.approval(name[:MAX_NAME_CHARACTERS], approved, path)
+            shown = name[:MAX_NAME_CHARACTERS]
+            protected[name] = self.approval(shown, approved, path, requirements)
         return protected
 
-    def approval(self, name: str, value: object, path: str) -> Approval:
+    def approval(self, name: str, value: object, path: str, requirements: Requirements) -> Approval:
         if isinstance(value, str):
             return Approval(name, value)
         if not isinstance(value, dict):
@@ -171,7 +170,9 @@ class _Reader:
             self.report(f"{path}.url", Problem.NOT_TEXT)
             url = ""
         pins = self.pins(server.get("tools"), f"{path}.tools")
-        return Approval(name, url, pins, self.headers(server.get("headers"), f"{path}.headers"))
+        headers = self.headers(server.get("headers"), f"{path}.headers")
+        own = self.requirements(server, f"{path}.", requirements)
+        return Approval(name, url, pins, headers, None if own == requirements else own)
 
     def pins(self, value: object, path: str) -> Mapping[str, str] | None:
         if value is None:
@@ -199,48 +200,78 @@ class _Reader:
             return frozenset()
         return permitted
 
-    def flag(self, settings: Mapping[str, Any], key: str, prefix: str = "") -> bool:
-        value = settings.get(key)
-        if value is not None and not isinstance(value, bool):
-            self.report(prefix + key, Problem.NOT_BOOLEAN)
+    def requirements(
+        self, settings: Mapping[str, Any], prefix: str, default: Requirements
+    ) -> Requirements:
+        """Return what is asked of the evidence: key by key what is written, or else the default."""
+        prefix = prefix[: MAX_PATH_CHARACTERS + 1]  # as above
+        return Requirements(
+            self.policy(settings.get("policy"), f"{prefix}policy", default.policy),
+            self.seconds(
+                settings.get("timeout_seconds"),
+                f"{prefix}timeout_seconds",
+                default.timeout_seconds,
+                (MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS),
+            ),
+            self.seconds(
+                settings.get("cache_ttl_seconds"),
+                f"{prefix}cache_ttl_seconds",
+                default.cache_ttl_seconds,
+                (0.0, MAX_CACHE_TTL_SECONDS),
+            ),
+        )
+
+    def policy(self, value: object, path: str, default: Policy) -> Policy:
+        written = self.section(value, path, POLICY_SETTINGS)
+
+        def read(how: Callable[[object, str, Any], Any], key: str) -> Any:
+            return how(written.get(key), f"{path}.{key}", getattr(default, key))
+
+        return Policy(
+            required_proven=read(self.checks, "required_proven"),
+            tolerate_unknown_required=read(self.flag, "tolerate_unknown_required"),
+            on_caution=read(self.choice, "on_caution"),
+            on_unavailable=read(self.choice, "on_unavailable"),
+        )
+
+    def flag(self, value: object, path: str, default: bool) -> bool:
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.report(path, Problem.NOT_BOOLEAN)
         return value is True
 
-    def seconds(
-        self, settings: Mapping[str, Any], key: str, default: float, least: float, most: float
-    ) -> float:
-        value = settings.get(key)
+    def seconds(self, value: Any, path: str, default: float, limits: tuple[float, float]) -> float:
         if value is None:
             return default
         is_number = type(value) is int or (type(value) is float and not math.isnan(value))
         if not is_number:
-            self.report(key, Problem.NOT_A_NUMBER)
-        elif not least <= value <= most:
-            self.report(key, Problem.OUT_OF_RANGE)
+            self.report(path, Problem.NOT_A_NUMBER)
+        elif not limits[0] <= value <= limits[1]:
+            self.report(path, Problem.OUT_OF_RANGE)
         else:
             return float(value)
         return default
 
-    def choice(self, policy: Mapping[str, Any], key: str, default: Choice) -> Choice:
-        value = policy.get(key)
+    def choice(self, value: Any, path: str, default: Choice) -> Choice:
         if value is None:
             return default
         try:
             return type(default)(value)
         except ValueError:
-            self.report(f"policy.{key}", Problem.NOT_A_CHOICE)
+            self.report(path, Problem.NOT_A_CHOICE)
             return default
 
-    def checks(self, policy: Mapping[str, Any], key: str) -> tuple[Check, ...]:
-        value = policy.get(key)
+    def checks(self, value: object, path: str, default: tuple[Check, ...]) -> tuple[Check, ...]:
         if value is None:
-            return Policy().required_proven
+            return default
         try:
             checks = tuple(Check(item) for item in value) if isinstance(value, list) else None
         except ValueError:
             checks = None
         if checks is None or len(set(checks)) != len(checks):
-            self.report(f"policy.{key}", Problem.NOT_CHECK_NAMES)
-            return Policy().required_proven
+            self.report(path, Problem.NOT_CHECK_NAMES)
+            return default
         return checks
 
     def local_origin(self, settings: Mapping[str, Any], key: str) -> str | None:

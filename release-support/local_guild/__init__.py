@@ -13,6 +13,7 @@ The way of one request, from the caller to the probed server and back:
     exchange      one HTTP request, bounded
     connection    plain or TLS, to an address of the probe
     addresses     where the name leads, asked once
+    credentials   which headers belong to exactly this URL; agent_zero: what its settings say
     allowance     what one probe may take
     threads       for look-ups and TLS handshakes
     findings      what was seen, as checks; answers: the contract of an answer

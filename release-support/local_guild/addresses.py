@@ -30,6 +30,11 @@ class Addresses:
         self._addresses = tuple(addresses)[:MAX_ADDRESSES]
         self._port = port
 
+    @property
+    def are_loopback(self) -> bool:
+        """Whether all of them are addresses of this machine alone."""
+        return all(ipaddress.ip_address(address).is_loopback for address in self._addresses)
+
     async def connect(self) -> socket.socket:
         """Return a connected, non-blocking socket, which the caller closes.
 

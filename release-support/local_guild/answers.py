@@ -44,6 +44,10 @@ LIMITS = (
     "not examined. Unknown checks do not count towards the verdict."
 )
 
+LIMITS_WITH_HEADERS = LIMITS.replace(
+    "one visitor without credentials", "one visitor with the headers of the MCP settings"
+)
+
 _HEADLINES = {
     "do_not_delegate": "The endpoint did not show that it is there and speaks an agent protocol.",
     "delegate_with_caution": "The endpoint speaks an agent protocol, but something else about it did not hold.",
@@ -79,12 +83,18 @@ def verdict(statuses: Mapping[str, str]) -> str:
     return "no_failed_checks"
 
 
-def answer(target: str, findings: Mapping[str, Finding], *, latency_ms: int = 0) -> dict[str, Any]:
+def answer(
+    target: str,
+    findings: Mapping[str, Finding],
+    *,
+    latency_ms: int = 0,
+    limits: str = LIMITS,
+) -> dict[str, Any]:
     """A complete answer about `target`, as the dictionary that becomes JSON.
 
     `findings` holds one finding for each of `CHECKS`; `latency_ms` is how long the probe took, in
-    milliseconds. Raises `ValueError` if a check is missing or surplus, or a status is not one of
-    `STATUSES`.
+    milliseconds, and `limits` says what it does not show. Raises `ValueError` if a check is missing
+    or surplus, or a status is not one of `STATUSES`.
     """
     if set(findings) != set(CHECKS):
         raise ValueError("an answer needs exactly one finding for each check")
@@ -101,7 +111,7 @@ def answer(target: str, findings: Mapping[str, Finding], *, latency_ms: int = 0)
         "unknowns": [name for name in CHECKS if statuses[name] == "unknown"],
         "scored": [name for name in CHECKS if statuses[name] != "unknown"],
         "method": METHOD,
-        "limits": LIMITS,
+        "limits": limits,
         "preflight_id": "pf_" + secrets.token_hex(10),
         "observed_at": datetime.now(UTC).isoformat(timespec="microseconds"),
         "probe_latency_ms": latency_ms,

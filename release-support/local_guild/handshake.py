@@ -11,10 +11,13 @@ Rules this module keeps:
 4. A demand for credentials or payment ends the attempt: asking in another way would only repeat it.
 5. A session that the server opened for us can be closed again, once the answer is given.
 6. The other side's failures raise nothing here.
+7. The caller's headers go with the requests to the URL, and to the address that its own event stream
+   gives out on the same server. They replace none of the attempt's own.
 """
 
 import contextlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -67,14 +70,16 @@ class Seen:
     session: dict[str, str] | None = None
 
 
-async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def attempt(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
     """Try to shake hands with `url` in at most three requests, noting in `seen` what happens.
 
     Raises nothing but cancellation.
     """
     request_id = secrets.randbelow(_REQUEST_IDS)
     try:
-        await _over_streamable_http(client, url, request_id, seen)
+        await _over_streamable_http(client, url, request_id, seen, headers)
     except NotConnected:
         return
     except exchange.EXCHANGE_ERRORS:
@@ -82,25 +87,31 @@ async def attempt(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
     if seen.initialized or seen.refused or seen.asked_for_payment:
         return
     with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-        await _over_server_sent_events(client, url, request_id, seen)
+        await _over_server_sent_events(client, url, request_id, seen, headers)
 
 
-async def leave(client: exchange.Client, url: httpx.URL, seen: Seen) -> None:
+async def leave(
+    client: exchange.Client, url: httpx.URL, seen: Seen, headers: Mapping[str, str]
+) -> None:
     """Close the session that a handshake over streamable HTTP opened, if any, with one request.
 
     Raises nothing but cancellation.
     """
     if seen.session:
         with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-            async with client.request("DELETE", url.raw_path, seen.session):
+            async with client.request("DELETE", url.raw_path, {**headers, **seen.session}):
                 pass
 
 
 async def _over_streamable_http(
-    client: exchange.Client, url: httpx.URL, request_id: int, seen: Seen
+    client: exchange.Client,
+    url: httpx.URL,
+    request_id: int,
+    seen: Seen,
+    headers: Mapping[str, str],
 ) -> None:
-    body = _body(request_id)
-    async with client.request("POST", url.raw_path, _POST_HEADERS, body) as response:
+    own, body = {**headers, **_POST_HEADERS}, _body(request_id)
+    async with client.request("POST", url.raw_path, own, body) as response:
         _note(response, seen)
         if not response.is_success or response.status == 202:  # 202 is for what has no answer.
             return
@@ -117,12 +128,16 @@ async def _over_streamable_http(
 
 
 async def _over_server_sent_events(
-    client: exchange.Client, url: httpx.URL, request_id: int, seen: Seen
+    client: exchange.Client,
+    url: httpx.URL,
+    request_id: int,
+    seen: Seen,
+    headers: Mapping[str, str],
 ) -> None:
     """Open the event stream of `url`, post the request to the address it gives out, and wait for
     the answer on the stream."""
-
-    async with client.request("GET", url.raw_path, {"Accept": "text/event-stream"}) as response:
+    own = {**headers, "Accept": "text/event-stream"}
+    async with client.request("GET", url.raw_path, own) as response:
         _note(response, seen)
         if not response.is_success or response.media_type != "text/event-stream":
             return
@@ -137,8 +152,8 @@ async def _over_server_sent_events(
                     path = _message_path(url, data.decode("utf-8", "replace"))
                     if path is None:
                         return
-                    body = _body(request_id)
-                    async with client.request("POST", path, _POST_HEADERS, body) as accepted:
+                    own, body = {**headers, **_POST_HEADERS}, _body(request_id)
+                    async with client.request("POST", path, own, body) as accepted:
                         posted = accepted.is_success
                     if not posted:
                         return

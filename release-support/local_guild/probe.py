@@ -10,22 +10,25 @@ Rules this module keeps:
 3. Private and loopback addresses are probed like any other: the caller is on this machine. The
    host is looked up once, and every request goes to what that gave.
 4. The probed server is told nothing but the requests themselves: no credentials, not even those in
-   the URL.
-5. A sentence of an answer is ours. No text of the probed server is logged.
+   the URL, but for the headers that belong to exactly this URL, where the caller asks for them. Those
+   are read for each probe, once it is known where the name leads, and go to the URL alone: no card,
+   no root and no redirect gets them.
+5. A sentence of an answer is ours. No text of the probed server is logged, and no header either.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from . import answers, cards, findings, handshake, payment
-from .addresses import MixedAnswers, resolve
-from .answers import Finding
+from .addresses import Addresses, MixedAnswers, resolve
+from .answers import LIMITS, LIMITS_WITH_HEADERS, Finding
+from .credentials import Credentials, CredentialsFor, Withheld, may_travel
 from .exchange import Client
 
 DEADLINE_SECONDS = 4.0
@@ -52,33 +55,48 @@ class Probed:
 class _Visit:
     """What a probe has come to so far."""
 
+    target: str
     url: httpx.URL | None
+    credentials_for: CredentialsFor | None
+    credentials: Credentials | None = None
     seen: handshake.Seen = field(default_factory=handshake.Seen)
     client: Client | None = None
     card: cards.Card | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers that belong to the URL, where they are sent."""
+        return self.credentials.headers if self.credentials else {}
 
     async def leave(self) -> None:
         """Close the session that the server has opened, if any."""
         if self.client and self.url:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LEAVE_SECONDS):
-                    await handshake.leave(self.client, self.url, self.seen)
+                    await handshake.leave(self.client, self.url, self.seen, self.headers)
 
 
-async def probe(target: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> Probed:
+async def probe(
+    target: str,
+    *,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    credentials_for: CredentialsFor | None = None,
+) -> Probed:
     """Probe `target`, a URL as the caller wrote it, in at most `deadline_seconds`.
 
-    Raises nothing but cancellation.
+    `credentials_for` says which headers belong to a URL; it is called in a thread. Raises nothing but cancellation.
     """
     started = time.monotonic()
-    visit = _Visit(_url(target))
+    visit = _Visit(target, _url(target), credentials_for)
     try:
         found = await _findings(visit, deadline_seconds)
     except Exception:
         # Fail closed, and without the exception's text, which may quote the probed server.
         found = findings.of_no_answer("The probe broke off for a reason of its own.")
     milliseconds = round((time.monotonic() - started) * 1000)
-    return Probed(answers.answer(target, found, latency_ms=milliseconds), visit.leave)
+    limits = LIMITS_WITH_HEADERS if visit.headers else LIMITS
+    answer = answers.answer(target, found, latency_ms=milliseconds, limits=limits)
+    return Probed(answer, visit.leave)
 
 
 async def _findings(visit: _Visit, deadline_seconds: float) -> dict[str, Finding]:
@@ -96,7 +114,7 @@ async def _findings(visit: _Visit, deadline_seconds: float) -> dict[str, Finding
                 )
     if not visit.seen.answered:
         return findings.of_no_answer("No HTTP answer came from this URL.")
-    return findings.of_an_answer(visit.seen, visit.card)
+    return findings.of_an_answer(visit.seen, visit.card, visit.credentials)
 
 
 async def _ask(visit: _Visit, url: httpx.URL, handshake_seconds: float) -> None:
@@ -107,8 +125,10 @@ async def _ask(visit: _Visit, url: httpx.URL, handshake_seconds: float) -> None:
     try:
         async with asyncio.timeout(handshake_seconds):
             host, port = url.raw_host.decode("ascii"), url.port or _PORTS[url.scheme]
-            visit.client = Client(url, await resolve(host, port))
-            await handshake.attempt(visit.client, url, visit.seen)
+            addresses = await resolve(host, port)
+            visit.credentials = await _credentials(visit, url, addresses)
+            visit.client = Client(url, addresses)
+            await handshake.attempt(visit.client, url, visit.seen, visit.headers)
     except OSError:  # the time is up, or the name leads nowhere
         pass
     if visit.client is None or not visit.seen.answered:
@@ -116,6 +136,19 @@ async def _ask(visit: _Visit, url: httpx.URL, handshake_seconds: float) -> None:
     visit.card = await cards.find(visit.client)
     if visit.card and visit.card.claims_payment and not visit.seen.asked_for_payment:
         visit.seen.asked_for_payment = await payment.is_asked_at_root(visit.client)
+
+
+async def _credentials(visit: _Visit, url: httpx.URL, addresses: Addresses) -> Credentials | None:
+    """The headers to send, or why none are sent; `None` if the caller asks for none."""
+    if visit.credentials_for is None:
+        return None
+    try:
+        found = await asyncio.to_thread(visit.credentials_for, visit.target)
+    except RuntimeError:  # no thread is to be had
+        return Credentials(withheld=Withheld.UNREADABLE)
+    if found.headers and not may_travel(url, addresses):
+        return Credentials(withheld=Withheld.PLAIN_HTTP)
+    return found
 
 
 def _url(target: str) -> httpx.URL | None:

@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl
 
 from . import answers
 from .callers import Callers, Reply, Request, Send
+from .credentials import CredentialsFor
 from .probe import probe
 from .threads import Threads
 
@@ -62,9 +63,15 @@ def origin(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(listener: socket.socket, *, ready: Callable[[], None]) -> None:
+def serve(
+    listener: socket.socket,
+    *,
+    ready: Callable[[], None],
+    credentials_for: CredentialsFor | None = None,
+) -> None:
     """Serve on `listener` until SIGINT or SIGTERM; call `ready` once requests are answered.
 
+    `credentials_for` says which headers belong to a URL; without it, probes carry none.
     Returns within `SHUTDOWN_SECONDS` of the signal. A second one goes to the handlers that stood
     before.
     """
@@ -72,12 +79,14 @@ def serve(listener: socket.socket, *, ready: Callable[[], None]) -> None:
     gc.freeze()
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(Threads())
-        runner.run(_serve(listener, ready))
+        runner.run(_serve(listener, ready, credentials_for))
 
 
-async def _serve(listener: socket.socket, ready: Callable[[], None]) -> None:
+async def _serve(
+    listener: socket.socket, ready: Callable[[], None], credentials_for: CredentialsFor | None
+) -> None:
     listener.setblocking(False)
-    service = _Service(listener.getsockname()[1])
+    service = _Service(listener.getsockname()[1], credentials_for)
     callers = Callers(
         service.respond,
         busy=_refusal(503, "too many requests are being answered"),
@@ -118,7 +127,8 @@ def _signals(end: asyncio.Event) -> Iterator[None]:
 class _Service:
     """What is answered, and to whom."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, credentials_for: CredentialsFor | None) -> None:
+        self._credentials_for = credentials_for
         self._hosts = {f"{name}:{port}" for name in _HOST_NAMES}
         if port == _HTTP_PORT:
             self._hosts |= set(_HOST_NAMES)
@@ -140,7 +150,7 @@ class _Service:
 
     async def _probe(self, target: str, send: Send) -> None:
         async with self._turns:
-            probed = await probe(target)
+            probed = await probe(target, credentials_for=self._credentials_for)
             try:
                 await send(_json(200, probed.answer))
             finally:

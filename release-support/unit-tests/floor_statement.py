@@ -6,15 +6,17 @@ with them on every pair of files, in every call of a short history.
 
 What two files permit:
 
-1. A file decides as if it were alone: on the evidence that it keeps if that is younger than its
-   own lifetime, and else on what the service says within its own deadline. What comes later is
-   a time-out, with what was said by then.
-2. The specific file counts; with a floor the global one does, too. A call goes on when each of
+1. A file decides as if it were alone, by the entry that protects the call: that of the server's
+   name, or else the first with its URL. What the entry leaves out is that of the file, key by key.
+2. It decides on the evidence that is kept if that is younger than the entry's lifetime, and else
+   on what the service says within the entry's deadline. What comes later is a time-out, with what
+   was said by then.
+3. The specific file counts; with a floor the global one does, too. A call goes on when each of
    them that protects it permits it.
-3. The service is the one that the global file names, and a private URL is told to a local one
+4. The service is the one that the global file names, and a private URL is told to a local one
    only where both files permit it. While the global file is not valid, nobody is told of
    anything, and what either may protect is refused.
-4. Nobody is told of a call that a file refuses unasked, or on evidence that it keeps.
+5. Nobody is told of a call that a file refuses unasked, or on evidence that it keeps.
 
 What is told of a URL that the global file approves is also held against what the plugin tells
 with that file alone: no specific file may add to it.
@@ -123,7 +125,7 @@ def tells(here: File, everywhere: File, call: Call, kept: Kept, now: float) -> s
     ):
         return set()
     have = [(file, kept_for(file.raw, everywhere.raw, call, kept, now)) for file in protecting]
-    if any(answer and not is_enough(file.raw, answer) for file, answer in have):
+    if any(answer and not is_enough(asked(file.raw, call), answer) for file, answer in have):
         return set()
     asks = any(answer is None for _, answer in have)
     return {(service_of(everywhere.raw), call.url)} if asks else set()
@@ -158,18 +160,38 @@ def protects(file: File, call: Call) -> bool:
     servers = file.raw.get("protected_servers") if isinstance(file.raw, dict) else None
     if not isinstance(servers, dict):
         return not file.is_valid
-    return call.name in servers or call.url in servers.values()
+    return call.name in servers or call.url in [*map(url_of, servers.values())]
+
+
+def url_of(entry: Any) -> str:
+    return entry["url"] if isinstance(entry, dict) else entry
+
+
+def asked(raw: Raw, call: Call) -> Raw:
+    """Return what a file that protects a call asks of its evidence."""
+    servers = raw["protected_servers"]
+    with_url = [entry for entry in servers.values() if url_of(entry) == call.url]
+    entry = servers[call.name] if call.name in servers else with_url[0]
+    own = entry if isinstance(entry, dict) else {}
+    found = {}
+    for key in ("timeout_seconds", "cache_ttl_seconds"):
+        found[key] = raw.get(key) if own.get(key) is None else own[key]
+    for key in ("required_proven", "tolerate_unknown_required", "on_caution", "on_unavailable"):
+        written = [(each.get("policy") or {}).get(key) for each in (own, raw)]
+        found[key] = written[1] if written[0] is None else written[0]
+    return found
 
 
 def permits(raw: Raw, everywhere: Raw, call: Call, kept: Kept, now: float) -> bool:
     if not passes_unasked(raw, everywhere, call):
         return False
     answer = kept_for(raw, everywhere, call, kept, now)
-    return is_enough(raw, answer or call.answer.by(raw.get("timeout_seconds") or 5))
+    terms = asked(raw, call)
+    return is_enough(terms, answer or call.answer.by(terms["timeout_seconds"] or 5))
 
 
 def passes_unasked(raw: Raw, everywhere: Raw, call: Call) -> bool:
-    if raw["protected_servers"].get(call.name, call.url) != call.url:
+    if url_of(raw["protected_servers"].get(call.name, call.url)) != call.url:
         return False
     is_permitted = raw.get("allow_private_hosts") and everywhere.get("allow_private_hosts")
     return call.url != PRIVATE_URL or bool(is_permitted and service_of(everywhere) != PUBLIC)
@@ -181,12 +203,11 @@ def service_of(everywhere: Raw) -> str:
 
 def kept_for(raw: Raw, everywhere: Raw, call: Call, kept: Kept, now: float) -> Answer | None:
     made, answer = kept.get((service_of(everywhere), call.url), (now, None))
-    lifetime = raw.get("cache_ttl_seconds")
+    lifetime = asked(raw, call)["cache_ttl_seconds"]
     return answer if now - made < (300 if lifetime is None else lifetime) else None
 
 
-def is_enough(raw: Raw, answer: Answer) -> bool:
-    policy = raw.get("policy") or {}
+def is_enough(policy: Raw, answer: Answer) -> bool:
     cautious = policy.get("on_caution") != "allow"
     if answer.missing:
         tolerated = policy.get("on_unavailable")
@@ -232,16 +253,27 @@ def _settings(rng: random.Random) -> Raw:
     servers = {name: rng.choice(URLS) for name in NAMES if rng.random() < 0.6}
     if rng.random() < 0.8:
         servers["tools"] = rng.choice((*URLS[:1] * 5, PRIVATE_URL))
-    raw: Raw = {"protected_servers": servers}
+    raw: Raw = {"protected_servers": {name: _entry(rng, url) for name, url in servers.items()}}
+    choices: dict[str, tuple[Any, ...]] = {
+        "allow_private_hosts": (None, False, True, True),
+        "fixture_guild_origin": (None, *LOCAL, LOCAL[0]),
+    }
+    raw |= {key: rng.choice(values) for key, values in choices.items() if rng.random() < 0.7}
+    return raw | _asked(rng, 0.7)
+
+
+def _entry(rng: random.Random, url: str) -> Any:
+    """Make up an entry, in the short form or with requirements of its own."""
+    return url if rng.random() < 0.4 else {"url": url, **_asked(rng, 0.4)}
+
+
+def _asked(rng: random.Random, likely: float) -> Raw:
     choices: dict[str, tuple[Any, ...]] = {
         "timeout_seconds": (None, 0.1, 0.1, 0.5, 2, 5.0, 15),
         "cache_ttl_seconds": (None, 0, 0, 1, 60, 300.0, 86400),
-        "allow_private_hosts": (None, False, True, True),
-        "fixture_guild_origin": (None, *LOCAL, LOCAL[0]),
         "policy": (None, {}, _policy(rng), _policy(rng), _policy(rng), _policy(rng)),
     }
-    raw |= {key: rng.choice(values) for key, values in choices.items() if rng.random() < 0.7}
-    return raw
+    return {key: rng.choice(values) for key, values in choices.items() if rng.random() < likely}
 
 
 def _policy(rng: random.Random) -> Raw:
@@ -252,6 +284,12 @@ def _policy(rng: random.Random) -> Raw:
         "on_unavailable": (None, "deny", "allow_unreachable", "allow", "allow"),
     }
     return {key: rng.choice(values) for key, values in choices.items() if rng.random() < 0.8}
+
+
+def _with_entry(raw: Raw, **broken: Any) -> Raw:
+    """Return settings with one entry that is not valid."""
+    entry = {"url": URLS[0], **broken}
+    return {**raw, "protected_servers": {**raw["protected_servers"], "tools": entry}}
 
 
 BREAKS: tuple[Callable[[Raw], Any], ...] = (
@@ -267,6 +305,11 @@ BREAKS: tuple[Callable[[Raw], Any], ...] = (
     lambda raw: {**raw, "floor": "false"},
     lambda raw: {**raw, "protected_servers": None, "policy": {"typo": 1}},
     lambda raw: {**raw, "protected_servers": [*raw["protected_servers"]]},
+    lambda raw: _with_entry(raw, timeout_seconds=0.09),
+    lambda raw: _with_entry(raw, cache_ttl_seconds=True),
+    lambda raw: _with_entry(raw, policy={"on_caution": "Allow"}),
+    lambda raw: _with_entry(raw, policy={"typo": None}),
+    lambda raw: _with_entry(raw, floor=False),
     lambda raw: [raw],
     lambda raw: None,
 )
@@ -361,7 +404,8 @@ def compare(cases: int, seed: int) -> Tally:
 
 def told_alone(plugin: Plugin, everywhere: File, call: Call) -> set[tuple[str, str]]:
     """Return who is told of what with the global file alone; all, of a URL that it knows nothing of."""
-    servers: dict[str, str] = everywhere.raw["protected_servers"]
+    entries = everywhere.raw["protected_servers"].items()
+    servers = {name: url_of(entry) for name, entry in entries}
     told = {(service_of(everywhere.raw), call.url)} - {
         (service_of(everywhere.raw), url) for url in servers.values()
     }
@@ -407,6 +451,7 @@ class Plugin:
         """Return what becomes of a call, a field of `Tally`, and who was told of which URL."""
         self._call = call
         self._told: set[tuple[str, str]] = set()
+        self.judgement: Any = None
         layers = self._in_force.layers_in_force(here, everywhere, normalize_name=_normalized)
         protections = self._evaluation.protections_of(layers, self._match)
         if isinstance(protections, self._evaluation.Unusable):
@@ -416,6 +461,7 @@ class Plugin:
         found = self._evaluation.precheck_all(protections)
         if not isinstance(found, self._judgement.Judgement):
             found = self._evaluated(found)
+        self.judgement = found
         return "allowed" if found.reason is None else "refused", self._told
 
     def _match(self, protected: Mapping[str, Any]) -> Any:

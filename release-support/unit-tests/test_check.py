@@ -23,10 +23,11 @@ from stage.folder import GLOBAL, HOOK, AgentZero, Said
 from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.commands.main import main
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
-from usr.plugins.agent_guild_preflight.helpers.reasons import SubReason
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
 
 PUBLIC = "https://mcp.example.com/mcp"
 PUBLIC_SHOWN = "https://mcp.example.com"
+NEW = "https://new.example.org:8443/mcp"
 PROJECT = "usr/projects/shop/.a0proj/plugins/agent_guild_preflight/config.json"
 PROFILE = "usr/agents/agent0/plugins/agent_guild_preflight/config.json"
 NOT_CHECKED = (
@@ -34,7 +35,10 @@ NOT_CHECKED = (
     "pin lists its tools."
 )
 RUN_LINT = "What to do: Run lint; it names every key that is wrong and what mends it."
-ONLY_OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this."
+ONLY_OPERATOR = (
+    "Next step: operator. Do not repeat this call; only the operator can change this. "
+    "Tell the user. Other tools are not concerned."
+)
 SECRET = "Bearer s3cret"
 
 
@@ -103,6 +107,12 @@ def checks(**changed: str) -> list[str]:
     ]
 
 
+def refusal_of(cause: str) -> str:
+    """Return how the line of a refusal begins."""
+    sentence = Reason(cause.partition(" ")[0]).sentence
+    return f"Agent Guild preflight refused this call: {cause}. {sentence}"
+
+
 # --- What is said of a call that would be allowed -------------------------------------------
 
 
@@ -169,6 +179,23 @@ def test_an_allowed_call_as_data(zero: Folder, guild: WireServer) -> None:
             "independent_evidence": [],
         },
         "settings": [{"source": "selected", "decision": "allowed", "file": GLOBAL}],
+        "policies": [
+            {
+                "server": "tools",
+                "source": "selected",
+                "settings": {
+                    "policy.required_proven": {
+                        "value": ["endpoint_reachable", "protocol_handshake"],
+                        "from": "default",
+                    },
+                    "policy.tolerate_unknown_required": {"value": False, "from": "default"},
+                    "policy.on_caution": {"value": "deny", "from": "default"},
+                    "policy.on_unavailable": {"value": "deny", "from": "default"},
+                    "timeout_seconds": {"value": 5, "from": "default"},
+                    "cache_ttl_seconds": {"value": 300, "from": "default"},
+                },
+            }
+        ],
         "refusal": None,
         "tools_checked": False,
     }
@@ -330,11 +357,99 @@ def test_an_allowed_call_without_evidence_says_so(
         "settings  decision  file",
         f"selected  allowed   {GLOBAL}",
         "",
+        "policy of tools:",
+        f"  on_unavailable: {policy} (from the top level)",
+        "",
         NOT_CHECKED,
     ]
     assert (code, errors) == (0, [f"sends {PUBLIC} to {guild.origin}"])
     data = zero.data("check", "tools")
     assert (data["decision"], data["error"], data["observation"]) == ("allowed", "connect", None)
+
+
+# --- A policy for one server ----------------------------------------------------------------
+
+LENIENT = {"required_proven": ["endpoint_reachable"], "on_caution": "allow"}
+LENIENT_LINES = [
+    "  required_proven: endpoint_reachable (from the entry)",
+    "  on_caution: allow (from the entry)",
+]
+
+
+def wants_credentials() -> WireServer:
+    """A service that finds what a 401 can show."""
+    return WireServer(answers({"protocol_handshake": "unknown", "agent_card_resolves": "failed"}))
+
+
+def test_a_server_is_judged_by_its_entry(zero: Folder) -> None:
+    with wants_credentials() as guild:
+        servers = {"tools": {"url": PUBLIC, "policy": LENIENT, "timeout_seconds": 9}, "maps": NEW}
+        zero.configure(fixture_guild_origin=guild.origin, protected_servers=servers)
+        zero.set_mcp(tools=PUBLIC, maps=NEW)
+        code, lines, _ = zero.run("check", "tools")
+        assert (code, lines[-6:-2]) == (
+            0,
+            ["policy of tools:", *LENIENT_LINES, "  timeout_seconds: 9 (from the entry)"],
+        )
+        assert "protocol_handshake    unknown  no" in lines
+        data = zero.data("check", "tools")
+        assert data["required_by"]["protocol_handshake"] == []
+        (policy,) = data["policies"]
+        assert policy["settings"]["timeout_seconds"] == {"value": 9, "from": "entry"}
+        refused = zero.data("check", "maps")
+    assert (refused["decision"], refused["reason"]) == ("refused", "required_check_unknown")
+
+
+def test_a_file_of_a_project_is_judged_by_its_own_entry(zero: Folder) -> None:
+    with wants_credentials() as guild:
+        zero.configure(fixture_guild_origin=guild.origin, floor=True, timeout_seconds=2)
+        entry = {"tools": {"url": PUBLIC, "policy": LENIENT, "timeout_seconds": 1}}
+        zero.configure(PROJECT, protected_servers=entry)
+        code, lines, _ = zero.run("check", "tools", "--project", "shop")
+    assert code == 10
+    assert lines[lines.index("policy of tools (selected):") :][:5] == [
+        "policy of tools (selected):",
+        *LENIENT_LINES,
+        "  timeout_seconds: 1 (from the entry)",
+        "policy of tools (floor):",
+    ]
+    rows = [line.split()[:2] for line in lines if line.startswith(("selected  ", "floor  "))]
+    assert rows == [["selected", "allowed"], ["floor", "refused:"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "policy"),
+    [
+        (["tools", "--url", NEW], 0, "tools"),
+        (["--url", PUBLIC], 0, "tools"),
+        (["stranger", "--url", PUBLIC], 0, "tools"),
+        (["--url", NEW], 10, None),
+        (["maps", "--url", PUBLIC], 10, "maps"),
+        (["stranger", "--url", NEW], 10, "stranger"),
+    ],
+    ids=str,
+)
+def test_a_url_is_judged_by_the_entry_of_the_name_or_else_of_the_url(
+    zero: Folder, arguments: list[str], code: int, policy: str | None
+) -> None:
+    with wants_credentials() as guild:
+        servers = {"tools": {"url": PUBLIC, "policy": LENIENT}, "maps": "https://maps.example.com/"}
+        zero.configure(fixture_guild_origin=guild.origin, protected_servers=servers)
+        said = zero.run("check", *arguments)
+        data = zero.data("check", *arguments)
+    assert said.code == code
+    assert data["policies"][0]["server"] == policy
+
+
+def test_without_an_entry_the_policy_of_the_file_counts_for_any_server(
+    zero: Folder, guild: WireServer
+) -> None:
+    zero.configure(fixture_guild_origin=guild.origin, cache_ttl_seconds=1.5)
+    lines = zero.run("check", "--url", NEW).lines
+    assert lines[-4:-2] == [
+        "policy of any server:",
+        "  cache_ttl_seconds: 1.5 (from the top level)",
+    ]
 
 
 # --- What is said of a call that would be refused -------------------------------------------
@@ -346,10 +461,10 @@ def test_a_refused_call_whole(zero: Folder) -> None:
         code, lines, errors = zero.run("check", "tools")
         data = zero.data("check", "tools")
     refusal = (
-        "Agent Guild preflight refused this call: caution_not_permitted. Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. Verdict: delegate_with_caution. "
-        "Proven: endpoint_reachable, protocol_handshake. Failed: agent_card_signed. "
+        f"{refusal_of('caution_not_permitted')} Server: tools. "
+        f"Endpoint: {PUBLIC_SHOWN}. Verdict: delegate_with_caution. Failed: agent_card_signed. "
         "Unknown: agent_card_resolves, payment_claim_holds, independent_evidence. "
+        "Proven: endpoint_reachable, protocol_handshake. "
         f"Observed at <time>. {ONLY_OPERATOR}"
     )
     assert lines == [
@@ -419,8 +534,8 @@ def test_no_evidence_whole(zero: Folder) -> None:
         f"selected  refused: {cause}  {GLOBAL}",
         "",
         "The model is told:",
-        f"Agent Guild preflight refused this call: {cause}. Server: tools. Endpoint: "
-        f"{PUBLIC_SHOWN}. Next step: retry_later. The same call may be tried again later.",
+        f"{refusal_of(cause)} Server: tools. Endpoint: {PUBLIC_SHOWN}. Next step: retry_later. "
+        "The same call may be tried again later. Other tools are not concerned.",
         "",
         NOT_CHECKED,
     ]
@@ -486,8 +601,7 @@ def test_what_is_unforeseen_is_named_by_its_class_only(
         f"selected  undecided  {GLOBAL}",
         "",
         "The model is told:",
-        "Agent Guild preflight refused this call: internal_error. Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
+        f"{refusal_of('internal_error')} Server: tools. Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]
@@ -528,8 +642,7 @@ def test_what_the_binding_refuses_is_not_sent(
     ]
     assert lines[-4:] == [
         "The model is told:",
-        f"Agent Guild preflight refused this call: {reason}. Server: tools. "
-        f"Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
+        f"{refusal_of(reason)} Server: tools. Endpoint: {PUBLIC_SHOWN}. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]
@@ -566,7 +679,7 @@ def test_what_the_screen_refuses_is_neither_shown_nor_sent(zero: Folder, guild: 
         f"selected  refused: {cause}  {GLOBAL}",
         "",
         "The model is told:",
-        f"Agent Guild preflight refused this call: {cause}. Server: tools. {ONLY_OPERATOR}",
+        f"{refusal_of(cause)} Server: tools. {ONLY_OPERATOR}",
         "",
         NOT_CHECKED,
     ]
@@ -602,8 +715,6 @@ def test_to_whom_it_goes_is_said_before_it_goes(
 
 # --- A URL that is not configured -----------------------------------------------------------
 
-NEW = "https://new.example.org:8443/mcp"
-
 
 def test_a_new_url_needs_no_name_and_no_mcp_settings(zero: Folder, guild: WireServer) -> None:
     zero.configure(fixture_guild_origin=guild.origin)
@@ -622,7 +733,7 @@ def test_a_new_url_is_judged_by_the_policy_in_force(zero: Folder, guild: WireSer
     zero.configure(
         fixture_guild_origin=guild.origin, policy={"required_proven": ["agent_card_signed"]}
     )
-    refusal = "Agent Guild preflight refused this call: required_check_unknown."
+    refusal = refusal_of("required_check_unknown")
     code, lines, _ = zero.run("check", "--url", NEW)
     assert (code, lines[0]) == (10, "server      no name given")
     assert lines[-3].startswith(f"{refusal} Endpoint: https://new.example.org")

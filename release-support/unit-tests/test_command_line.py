@@ -31,7 +31,7 @@ URL_MISMATCH = """\
 url_mismatch
   The MCP settings name another URL than the approved one.
   What to do: Find out who changed the URL; then make both files say the same, byte for byte.
-  Next step: operator. Do not repeat this call; only the operator can change this.
+  Next step: operator. Do not repeat this call; only the operator can change this. Tell the user.
 """
 
 

@@ -68,7 +68,8 @@ class TestDemo:
         _, output = runs[0]
         frame = re.search(r"^\+-+\+\n(.*?)^\+-+\+$", output, re.M | re.S)
         words = " ".join(line.strip("| ") for line in frame[1].splitlines())
-        assert "Agent Guild preflight refused this call: do_not_delegate. Server: archive." in words
+        assert "Agent Guild preflight refused this call: do_not_delegate. The endpoint" in words
+        assert " Server: archive. " in words
         assert "The same call gives the same answer until then." in words
 
     def test_what_is_no_terminal_gets_plain_narrow_lines(self, runs):

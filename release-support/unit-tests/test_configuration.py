@@ -1,7 +1,9 @@
 """The settings: every default, limit, wrong type and typo, and what is protected meanwhile."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -10,13 +12,14 @@ from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import Check
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
-from usr.plugins.agent_guild_preflight.helpers.settings import files, reader
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
-    Configuration,
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     OnUnavailable,
     Policy,
+    Requirements,
 )
+from usr.plugins.agent_guild_preflight.helpers.settings import files, reader
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import Configuration
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
     InvalidConfiguration,
     Problem,
@@ -574,7 +577,12 @@ def test_a_server_may_be_an_object(server: dict[str, object], pins: object) -> N
         ({"url": URL, "Tools": {}}, [(".Tools", Problem.UNKNOWN_KEY)]),
         ({"url": URL, "tools ": {}}, [(".tools ", Problem.UNKNOWN_KEY)]),
         ({"url": URL, "pins": None}, [(".pins", Problem.UNKNOWN_KEY)]),
-        ({"url": URL, "policy": {}}, [(".policy", Problem.UNKNOWN_KEY)]),
+        (
+            {"url": URL, "allow_private_hosts": True},
+            [(".allow_private_hosts", Problem.UNKNOWN_KEY)],
+        ),
+        ({"url": URL, "floor": None}, [(".floor", Problem.UNKNOWN_KEY)]),
+        ({"url": URL, "on_caution": "allow"}, [(".on_caution", Problem.UNKNOWN_KEY)]),
         ({"url": URL, "": 1}, [(".", Problem.UNKNOWN_KEY)]),
         ({"url": URL, 1: 1}, [(".1", Problem.UNKNOWN_KEY)]),
         ({"url": URL, None: 1}, [(".None", Problem.UNKNOWN_KEY)]),
@@ -606,6 +614,113 @@ def test_what_is_wrong_with_a_server_is_named_by_its_path(
         (f"protected_servers.My-Server{path}", problem) for path, problem in found
     )
     assert "secret" not in f"{error!s} {error!r} {error.problems}"
+
+
+# A server with requirements of its own
+
+TOP = {
+    "policy": {"required_proven": ["independent_evidence"], "on_caution": "allow"},
+    "timeout_seconds": 2,
+}
+OF_TOP = Requirements(
+    Policy(required_proven=(Check.INDEPENDENT_EVIDENCE,), on_caution=OnCaution.ALLOW),
+    timeout_seconds=2.0,
+)
+
+
+@pytest.mark.parametrize("nothing", [{}, None])
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({"timeout_seconds": 7}, replace(OF_TOP, timeout_seconds=7.0)),
+        ({"timeout_seconds": 0.1}, replace(OF_TOP, timeout_seconds=0.1)),
+        ({"cache_ttl_seconds": 0}, replace(OF_TOP, cache_ttl_seconds=0.0)),
+        ({"timeout_seconds": 5}, replace(OF_TOP, timeout_seconds=5.0)),
+        *(
+            (
+                {"policy": {key: written}},
+                replace(OF_TOP, policy=replace(OF_TOP.policy, **{key: read})),
+            )
+            for key, written, read in (
+                ("required_proven", [], ()),
+                ("required_proven", ["endpoint_reachable"], (Check.ENDPOINT_REACHABLE,)),
+                ("tolerate_unknown_required", True, True),
+                ("on_caution", "deny", OnCaution.DENY),
+                ("on_unavailable", "allow", OnUnavailable.ALLOW),
+            )
+        ),
+        (
+            {
+                "policy": {"on_caution": "deny", "on_unavailable": None},
+                "timeout_seconds": None,
+                "cache_ttl_seconds": 60,
+            },
+            Requirements(
+                replace(OF_TOP.policy, on_caution=OnCaution.DENY),
+                timeout_seconds=2.0,
+                cache_ttl_seconds=60.0,
+            ),
+        ),
+    ],
+)
+def test_what_an_entry_leaves_out_comes_from_the_top_level_key_by_key(
+    own: dict[str, Any], expected: Requirements, nothing: object
+) -> None:
+    servers = {
+        "own": {"url": URL, **own},
+        "none": {"url": URL, "policy": nothing},
+        "short": URL,
+    }
+
+    found = parse({"protected_servers": servers, **TOP})
+
+    assert found.protected_servers["own"].requirements == expected
+    assert found.requirements == OF_TOP
+    for name in ("none", "short"):
+        assert found.protected_servers[name] == Approval(name, URL)
+
+
+OF_ENTRY = [path for path in WRONG_TYPE if path.split(".")[0] in Requirements.__dataclass_fields__]
+
+
+@pytest.mark.parametrize("kind", JSON_VALUES)
+@pytest.mark.parametrize("path", OF_ENTRY)
+def test_every_other_json_type_in_an_entry_is_a_problem_with_its_path(path: str, kind: str) -> None:
+    problem, right_kinds = WRONG_TYPE[path]
+    section, _, key = path.rpartition(".")
+    raw = {key: JSON_VALUES[kind]}
+
+    if kind in right_kinds:
+        return
+    entry = {"url": URL, **({section: raw} if section else raw)}
+
+    error = refused({"protected_servers": {"My-Server": entry}})
+
+    assert error.problems == ((f"protected_servers.My-Server.{path}", problem),)
+    assert "secret" not in f"{error!s} {error!r} {error.problems}"
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "problem"),
+    [
+        ({"policy": {"on_caution": "Allow"}}, "policy.on_caution", Problem.NOT_A_CHOICE),
+        ({"policy": {"on_unavailable": 1}}, "policy.on_unavailable", Problem.NOT_A_CHOICE),
+        ({"policy": {"required_proven": ["x"]}}, "policy.required_proven", Problem.NOT_CHECK_NAMES),
+        ({"policy": {"timeout_seconds": 1}}, "policy.timeout_seconds", Problem.UNKNOWN_KEY),
+        ({"policy": {"on_cauton": "deny"}}, "policy.on_cauton", Problem.UNKNOWN_KEY),
+        ({"timeout_seconds": 0.09}, "timeout_seconds", Problem.OUT_OF_RANGE),
+        ({"timeout_seconds": 15.1}, "timeout_seconds", Problem.OUT_OF_RANGE),
+        ({"timeout_seconds": HUGE}, "timeout_seconds", Problem.OUT_OF_RANGE),
+        ({"timeout_seconds": NAN}, "timeout_seconds", Problem.NOT_A_NUMBER),
+        ({"cache_ttl_seconds": -1}, "cache_ttl_seconds", Problem.OUT_OF_RANGE),
+        ({"cache_ttl_seconds": 86401}, "cache_ttl_seconds", Problem.OUT_OF_RANGE),
+    ],
+)
+def test_limits_and_near_misses_in_an_entry(own: object, path: str, problem: Problem) -> None:
+    raw = {"protected_servers": {"notes": {"url": URL, **own}}}
+
+    assert problems(raw) == [(f"protected_servers.notes.{path}", problem)]
+    assert refused(raw).protected_servers is not None
 
 
 @pytest.mark.parametrize(
@@ -691,7 +806,14 @@ def test_all_problems_are_reported_together() -> None:
         "protected_servers": {
             "a": 1,
             "A": URL,
-            "b": {"url": 1, "tools": {"t": 1}, "headers": 1, "typo": 1},
+            "b": {
+                "url": 1,
+                "tools": {"t": 1},
+                "headers": 1,
+                "typo": 1,
+                "policy": {"typo": 1, "on_caution": "maybe"},
+                "cache_ttl_seconds": "1",
+            },
         },
         "policy": {
             "typo": 1,
@@ -719,6 +841,9 @@ def test_all_problems_are_reported_together() -> None:
             ("protected_servers.b.url", Problem.NOT_TEXT),
             ("protected_servers.b.tools.t", Problem.NOT_A_DIGEST),
             ("protected_servers.b.headers", Problem.NOT_HEADER_NAMES),
+            ("protected_servers.b.policy.typo", Problem.UNKNOWN_KEY),
+            ("protected_servers.b.policy.on_caution", Problem.NOT_A_CHOICE),
+            ("protected_servers.b.cache_ttl_seconds", Problem.NOT_A_NUMBER),
             ("policy.typo", Problem.UNKNOWN_KEY),
             ("policy.required_proven", Problem.NOT_CHECK_NAMES),
             ("policy.tolerate_unknown_required", Problem.NOT_BOOLEAN),
@@ -796,7 +921,7 @@ json_values = st.recursive(
 )
 servers = st.dictionaries(
     st.text(max_size=4),
-    st.dictionaries(st.sampled_from(["url", "tools", "headers", "\x1b"]), json_values, max_size=3),
+    st.dictionaries(st.sampled_from([*reader.SERVER_SETTINGS, "\x1b"]), json_values, max_size=3),
     max_size=2,
 )
 any_files = st.dictionaries(

@@ -31,12 +31,12 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
 )
 from usr.plugins.agent_guild_preflight.helpers.judgement import Judgement
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, Refusal, Stage, SubReason
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
-    Configuration,
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     OnUnavailable,
     Policy,
 )
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import Configuration
 from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Layer, Source
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import (
     InvalidConfiguration,
@@ -836,7 +836,9 @@ def test_what_the_first_demand_tolerated_is_no_part_of_the_second_s_refusal(
 def test_a_refusal_lasts_as_long_as_the_evidence_of_the_layer_that_refuses(
     policies: tuple[Policy, Policy], seconds: int, service: Service
 ) -> None:
-    service.answer_all(observation(agent_card_signed=Status.UNKNOWN).aged(10.0))
+    service.answer_all(
+        observation(agent_card_signed=Status.UNKNOWN, endpoint_reachable=Status.UNKNOWN).aged(10.0)
+    )
 
     found = evaluated(
         prechecked(policy=policies[0], cache_ttl_seconds=300.0),

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers.binding.approval import Approval
-from usr.plugins.agent_guild_preflight.helpers.settings import in_force as room
-from usr.plugins.agent_guild_preflight.helpers.settings import reader
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
-    Configuration,
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     Policy,
 )
+from usr.plugins.agent_guild_preflight.helpers.settings import in_force as room
+from usr.plugins.agent_guild_preflight.helpers.settings import reader
+from usr.plugins.agent_guild_preflight.helpers.settings.configuration import Configuration
 from usr.plugins.agent_guild_preflight.helpers.settings.files import UNREADABLE
 from usr.plugins.agent_guild_preflight.helpers.settings.in_force import Layer, Source
 from usr.plugins.agent_guild_preflight.helpers.settings.problems import (

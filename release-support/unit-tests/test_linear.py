@@ -686,6 +686,8 @@ def names(count: int, form: str = "server_{}") -> list[str]:
     return [form.format(number) for number in range(count)]
 
 
+OF_ENTRY = {"required_proven": [], "on_caution": "allow"}
+
 SETTINGS: dict[str, Callable[[int], Any]] = {
     "servers": lambda n: {"protected_servers": {name: url_of(name) for name in names(n)}},
     "alike": lambda n: {"protected_servers": {f"a{chr(0x2000 + k)}b": "x" for k in range(n)}},
@@ -695,6 +697,15 @@ SETTINGS: dict[str, Callable[[int], Any]] = {
     },
     "unknown keys under a long name": lambda n: {
         "protected_servers": {"n" * (40 * n): dict.fromkeys(names(4 * n), 1)}
+    },
+    "unknown keys of policies under a long name": lambda n: {
+        "protected_servers": {"n" * (40 * n): {"url": "", "policy": dict.fromkeys(names(4 * n), 1)}}
+    },
+    "policies of servers": lambda n: {
+        "protected_servers": {
+            name: {"url": url_of(name), "timeout_seconds": 1 + number / n, "policy": OF_ENTRY}
+            for number, name in enumerate(names(n))
+        }
     },
     "pins under a long name": lambda n: {
         "protected_servers": {"n" * (40 * n): {"url": "", "tools": dict.fromkeys(names(4 * n), 1)}}
@@ -1065,7 +1076,7 @@ def test_lint_over_3000_of_everything(zero: AgentZero, kind: str) -> None:
     zero.write(GLOBAL, SETTINGS[kind](3_000))
     zero.set_mcp()
     code, output = measured(zero.root, "lint")
-    assert code == (0 if kind == "servers" else 12)
+    assert code == (0 if kind in ("servers", "policies of servers") else 12)
     found = re.match("([0-9]+|no) problems?, ", output.splitlines()[-1])
     assert found is not None and output.count("problem ") == int(found[1].replace("no", "0"))
     assert (nearest.NOT_LOOKED_FOR.words in output) is kind.startswith("unknown")

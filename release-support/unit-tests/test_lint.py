@@ -45,6 +45,20 @@ DIGEST = "sha256:" + "0" * 64
 SHOP = ("--project", "shop")
 
 
+def values_in_effect(**changed: tuple[object, str]) -> dict[str, dict[str, object]]:
+    """Return what `--json` says of one server: the shipped values, but for those named here."""
+    values = {
+        "policy.required_proven": (["endpoint_reachable", "protocol_handshake"], "default"),
+        "policy.tolerate_unknown_required": (False, "default"),
+        "policy.on_caution": ("deny", "default"),
+        "policy.on_unavailable": ("deny", "default"),
+        "timeout_seconds": (5, "default"),
+        "cache_ttl_seconds": (300, "default"),
+    }
+    values |= {path.replace("policy_", "policy."): value for path, value in changed.items()}
+    return {path: {"value": value, "from": origin} for path, (value, origin) in values.items()}
+
+
 class Output(NamedTuple):
     """What a run printed: the head, a block of lines for each finding, and the count."""
 
@@ -151,6 +165,9 @@ class TestInForce:
             "others": [{"file": DEFAULT, "scope": "default", "counts_for": "nothing"}],
             "protected": ["weather"],
             "headers": {},
+            "policies": [
+                {"server": "weather", "source": "selected", "settings": values_in_effect()}
+            ],
             "problems": [],
             "warnings": [],
         }
@@ -281,7 +298,7 @@ problem unknown_key: {}: certificate is not a setting.
         Problem.NOT_A_SERVER,
         '{"protected_servers": {"weather": 5}}',
         """
-problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object with url, tools and headers.
+problem not_a_server: {}: protected_servers.weather must be an approved URL, or an object that has one as url.
   What to do: Write "<URL>", or {{"url": "<URL>", "tools": {{"<tool>": "sha256:<digest>"}}}}.
 """,
     ),
@@ -586,6 +603,125 @@ class TestFaults:
         assert folder.problems(content, DEFAULT)[0][1] == line
 
 
+class TestPolicies:
+    """What is asked for each server, and where that comes from."""
+
+    NOTES = "https://notes.example.com/mcp"
+
+    @pytest.fixture
+    def two(self, folder):
+        """A folder with two servers that the MCP settings have."""
+        folder.serve({"weather": {"url": URL}, "notes": {"url": self.NOTES}})
+        return folder
+
+    def head(self, folder, *arguments):
+        """Return what the head says after the names; nothing of it may be wider than a terminal."""
+        output = folder.lint(*arguments)
+        lines = output.head[[line.startswith("protected: ") for line in output.head].index(True) :]
+        assert all(len(line) <= 80 for line in lines)
+        assert output.code == 0
+        return lines[1:]
+
+    def test_an_entry_and_the_top_level(self, two):
+        """In text only what is not as shipped, wherever it comes from; all of it as data."""
+        own = {"on_caution": "allow", "required_proven": [], "on_unavailable": "deny"}
+        entry = {"url": self.NOTES, "policy": own, "cache_ttl_seconds": 0, "timeout_seconds": None}
+        servers = {"weather": URL, "Notes": entry}
+        top = {"timeout_seconds": 2.5, "policy": {"on_caution": "deny"}, "cache_ttl_seconds": 60}
+        two.put(GLOBAL, {"protected_servers": servers, **top})
+        assert self.head(two) == [
+            "policy of weather:",
+            "  timeout_seconds: 2.5 (from the top level)",
+            "  cache_ttl_seconds: 60 (from the top level)",
+            "policy of notes:",
+            "  required_proven: none (from the entry)",
+            "  on_caution: allow (from the entry)",
+            "  timeout_seconds: 2.5 (from the top level)",
+            "  cache_ttl_seconds: 0 (from the entry)",
+        ]
+        of_weather = values_in_effect(
+            policy_on_caution=("deny", "top_level"),
+            timeout_seconds=(2.5, "top_level"),
+            cache_ttl_seconds=(60, "top_level"),
+        )
+        of_notes = values_in_effect(
+            policy_required_proven=([], "entry"),
+            policy_on_caution=("allow", "entry"),
+            policy_on_unavailable=("deny", "entry"),
+            timeout_seconds=(2.5, "top_level"),
+            cache_ttl_seconds=(0, "entry"),
+        )
+        assert two.as_json()["policies"] == [
+            {"server": "weather", "source": "selected", "settings": of_weather},
+            {"server": "notes", "source": "selected", "settings": of_notes},
+        ]
+
+    def test_servers_of_which_the_same_is_to_be_said_are_named_together(self, two):
+        policy = {"policy": {"tolerate_unknown_required": True}}
+        two.put(GLOBAL, {"protected_servers": {"weather": URL, "notes": self.NOTES}, **policy})
+        assert self.head(two) == [
+            "policy of weather, notes:",
+            "  tolerate_unknown_required: true (from the top level)",
+        ]
+
+    def test_what_an_entry_takes_back_is_as_shipped(self, two):
+        entry = {"url": URL, "policy": {"on_caution": "deny"}}
+        top = {"policy": {"on_caution": "allow"}}
+        two.put(GLOBAL, {"protected_servers": {"weather": entry}, **top})
+        assert self.head(two) == []
+        (policy,) = two.as_json()["policies"]
+        assert policy["settings"] == values_in_effect(policy_on_caution=("deny", "entry"))
+
+    def test_long_names_and_long_lists_are_wrapped(self, two):
+        checks = ["agent_card_resolves", "agent_card_signed", "payment_claim_holds"]
+        entry = {"url": URL, "policy": {"required_proven": [*checks, "independent_evidence"]}}
+        name = "n" * 128
+        two.serve({name: {"url": URL}})
+        two.put(GLOBAL, {"protected_servers": {name: entry}})
+        assert two.lint().head[3:] == [
+            f"policy of {'n' * 70}",
+            f"    {'n' * 58}:",
+            "  required_proven: agent_card_resolves, agent_card_signed, payment_claim_holds,",
+            "    independent_evidence (from the entry)",
+        ]
+
+    def test_each_file_by_its_own_entry(self, two):
+        own = {"url": URL, "policy": {"on_caution": "allow"}}
+        two.put(
+            GLOBAL, {"protected_servers": {"weather": URL}, "timeout_seconds": 2, "floor": True}
+        )
+        two.put(PROJECT, {"protected_servers": {"weather": own}})
+        assert self.head(two, *SHOP) == [
+            "policy of weather (selected):",
+            "  on_caution: allow (from the entry)",
+            "policy of weather (floor):",
+            "  timeout_seconds: 2 (from the top level)",
+        ]
+        assert [each["source"] for each in two.as_json(*SHOP)["policies"]] == ["selected", "floor"]
+
+    def test_a_file_that_is_not_valid_asks_nothing(self, two):
+        own = {"url": URL, "policy": {"on_caution": "Allow"}}
+        two.put(GLOBAL, {"protected_servers": {"weather": own}})
+        output = two.lint()
+        assert (output.code, output.head[-1]) == (12, "protected: weather")
+        assert output.findings[0][0].startswith(
+            f"problem not_a_choice: {GLOBAL}: protected_servers.weather.policy.on_caution is none "
+        )
+        assert two.as_json()["policies"] == []
+
+    def test_an_entry_that_allows_unavailable_evidence(self, folder):
+        own = {"url": URL, "policy": {"on_unavailable": "allow"}}
+        folder.put(GLOBAL, {"protected_servers": {"weather": own}})
+        assert folder.warning() == [
+            f"warning unavailable_allowed: {GLOBAL}: policy.on_unavailable is allow: a call goes on "
+            "without any usable evidence.",
+            "  In the entry of weather.",
+            "  What to do: Write deny or allow_unreachable, unless that is meant.",
+        ]
+        folder.put(GLOBAL, {"protected_servers": {"weather": own}, "policy": own["policy"]})
+        assert len(folder.warning()) == 2
+
+
 class TestNearest:
     @pytest.mark.parametrize(
         ("settings", "words"),
@@ -604,6 +740,14 @@ class TestNearest:
                 {"protected_servers": {"a.b": {"url": URL, "tool": 1}}},
                 "tools in the object of a server",
             ),
+            (
+                {"protected_servers": {"a.b": {"url": URL, "timeout": 1}}},
+                "timeout_seconds in the object of a server",
+            ),
+            (
+                {"protected_servers": {"a.b": {"url": URL, "policy": {"on_cauton": "deny"}}}},
+                "on_caution in policy of a server",
+            ),
         ],
     )
     def test_a_typo(self, folder, settings, words):
@@ -618,6 +762,18 @@ class TestNearest:
             ({"policy.on_caution": "allow"}, "on_caution in policy"),
             ({"policy": {"timeout_seconds": 1}}, "timeout_seconds at the top level"),
             ({"policy": {"url": 1}}, "url in the object of a server"),
+            (
+                {"protected_servers": {"a": {"url": URL, "on_caution": "deny"}}},
+                "on_caution in policy of a server",
+            ),
+            (
+                {"protected_servers": {"a": {"url": URL, "policy": {"timeout_seconds": 1}}}},
+                "timeout_seconds in the object of a server",
+            ),
+            (
+                {"protected_servers": {"a": {"url": URL, "floor": True}}},
+                "floor at the top level",
+            ),
         ],
     )
     def test_a_setting_in_the_wrong_place(self, folder, settings, words):

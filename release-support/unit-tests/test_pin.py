@@ -1270,7 +1270,36 @@ def test_the_entry_keeps_the_headers_that_are_named(zero: Folder, headers: list[
     with mcp_server(listing(tool())) as server:
         url = f"{server.origin}/mcp"
         zero.set_mcp(tools={"type": "streamable-http", "url": url})
-        approved = {"tools": {"url": url, "tools": {}, "headers": [*reversed(headers)]}}
+        approved = {"tools": {"url": url, "tools": {}, "headers": headers}}
         zero.configure(protected_servers=approved)
         data = zero.data("pin", "tools")
     assert data["protected_servers"]["tools"]["headers"] == headers
+
+
+def test_the_entry_keeps_what_it_has_besides_pins_as_it_is_written(zero: Folder) -> None:
+    """What comes from the top level is not written into it."""
+    own = {
+        "policy": {"on_caution": "allow", "required_proven": None},
+        "timeout_seconds": 3,
+        "cache_ttl_seconds": 0.5,
+        "headers": ["X-Key", "Authorization"],
+    }
+    with mcp_server(listing(tool())) as server:
+        url = f"{server.origin}/mcp"
+        zero.set_mcp(Tools={"type": "streamable-http", "url": url})
+        settings = {"policy": {"on_unavailable": "allow"}, "cache_ttl_seconds": 9}
+        zero.configure(protected_servers={"TOOLS": {"url": url, "tools": {}, **own}}, **settings)
+        data = zero.data("pin", "tools")
+        pasted = entry_of(zero.run("pin", "tools").lines)
+    expected = {"tools": {"url": url, "tools": pins_of(tool()), **own}}
+    assert data["protected_servers"] == pasted == expected
+
+
+def test_the_entry_of_the_floor_is_kept_where_no_other_file_has_one(zero: Folder) -> None:
+    with mcp_server(listing(tool())) as server:
+        url = f"{server.origin}/mcp"
+        zero.set_mcp(tools={"type": "streamable-http", "url": url})
+        zero.configure(protected_servers={"tools": {"url": url, "timeout_seconds": 3}}, floor=True)
+        zero.configure(PROJECT, protected_servers={})
+        data = zero.data("pin", "tools", "--project", "shop")
+    assert data["protected_servers"]["tools"]["timeout_seconds"] == 3

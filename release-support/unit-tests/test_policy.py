@@ -17,7 +17,7 @@ from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
 )
 from usr.plugins.agent_guild_preflight.helpers.policy import Decision, decide
 from usr.plugins.agent_guild_preflight.helpers.reasons import Reason, SubReason
-from usr.plugins.agent_guild_preflight.helpers.settings.configuration import (
+from usr.plugins.agent_guild_preflight.helpers.requirements import (
     OnCaution,
     OnUnavailable,
     Policy,

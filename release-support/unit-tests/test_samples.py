@@ -294,11 +294,12 @@ def test_the_sample_of_decisions_is_one_that_can_be() -> None:
 # --- Other samples --------------------------------------------------------------------------
 
 SERVICE = "python release-support/local_guild --port 8787"
+WITH_CREDENTIALS = f"{SERVICE} --credentials-of /a0"
 
 
 def test_nothing_else_is_said_to_print_anything() -> None:
     others = {sample.command for sample in PRINTED if sample not in COMMANDS.values()}
-    assert others == {SERVICE}
+    assert others == {SERVICE, WITH_CREDENTIALS}
 
 
 @pytest.mark.parametrize("sample", [each for each in PRINTED if each.command == SERVICE])
@@ -308,6 +309,20 @@ def test_the_service_says_where_it_listens(
     program, script, option, _ = shlex.split(sample.command)
     assert (program, CHECKOUT / script, option) == ("python", SUPPORT / "local_guild", "--port")
     assert sample.output == (said_by_the_service.replace(guild, GUILD),)
+
+
+@pytest.mark.parametrize("sample", [each for each in PRINTED if each.command == WITH_CREDENTIALS])
+def test_the_service_says_whose_headers_it_sends(sample: Sample, tmp_path: Path) -> None:
+    (tmp_path / "usr").mkdir()
+    command = [sys.executable, str(SUPPORT / "local_guild"), "--port", "0"]
+    command += ["--credentials-of", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline().rstrip("\n") for _ in sample.output]
+        process.terminate()
+        assert process.stdout.read() == ""
+    said[0] = said[0].replace(said[0].split()[-1], GUILD)
+    assert sample.output == tuple(said)
 
 
 @pytest.mark.parametrize("sample", SILENT, ids=lambda sample: sample.command)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from usr.plugins.agent_guild_preflight.helpers import message
 from usr.plugins.agent_guild_preflight.helpers.denial import GuildPreflightError
+from usr.plugins.agent_guild_preflight.helpers.exceptions import Unforeseen
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.observation import Observation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight.verdicts import (
     Check,
@@ -136,14 +137,15 @@ def test_a_refusal_says_its_words_and_nothing_else(refusal: Refusal, text: str) 
 # The line
 
 START = "Agent Guild preflight refused this call: "
-OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this."
+OPERATOR = "Next step: operator. Do not repeat this call; only the operator can change this. Tell the user."
 LATER = "Next step: retry_later. The same call may be tried again later."
 SERVER = "Server: weather."
 BOTH = "Server: weather. Endpoint: https://mcp.example.com:8443."
+OTHERS = " Other tools are not concerned."
 OBSERVED = (
-    "Verdict: do_not_delegate. Proven: agent_card_resolves, agent_card_signed. "
-    "Failed: endpoint_reachable. Unknown: protocol_handshake, payment_claim_holds, "
-    "independent_evidence. +3 unlisted."
+    "Verdict: do_not_delegate. Failed: endpoint_reachable. Unknown: protocol_handshake, "
+    "payment_claim_holds, independent_evidence. Proven: agent_card_resolves, agent_card_signed. "
+    "+3 unlisted."
 )
 SEEN = Observation(
     verdict=Verdict.DO_NOT_DELEGATE,
@@ -255,14 +257,19 @@ def seen(**more: object) -> Observation:
             f"(cached, age 0 s). {LATER}",
         ),
         (
-            judgement(Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen="OSError"),
+            judgement(
+                Reason.INTERNAL_ERROR, server=None, endpoint=None, unforeseen=Unforeseen("OSError")
+            ),
             f"internal_error. {OPERATOR}",
         ),
     ],
     ids=lambda value: value.reason.value if isinstance(value, Judgement) else "",
 )
 def test_the_line_for_each_reason(made: Judgement, expected: str) -> None:
-    assert message.line(made) == START + expected
+    assert made.reason is not None
+    cause, _, rest = expected.partition(". ")
+    others = " Local tools are not concerned." if made.server is None else OTHERS
+    assert message.line(made) == f"{START}{cause}. {made.reason.sentence} {rest}{others}"
 
 
 @pytest.mark.parametrize("sub_reason", SubReason)
@@ -291,6 +298,50 @@ def test_the_next_step_waits_until_the_evidence_has_expired(age: float, seconds:
     made = judgement(Reason.DO_NOT_DELEGATE, observation=seen(cached=True, age_seconds=age))
 
     assert made.next_step == f"retry_after {seconds} s"
+
+
+@pytest.mark.parametrize(
+    ("reason", "reachable", "ttl", "expected"),
+    [
+        (Reason.DO_NOT_DELEGATE, Status.PROVEN, 300.0, "operator"),
+        (Reason.DO_NOT_DELEGATE, Status.PROVEN, 0.0, "operator"),
+        (Reason.DO_NOT_DELEGATE, Status.FAILED, 300.0, "retry_after 300 s"),
+        (Reason.DO_NOT_DELEGATE, Status.FAILED, 0.0, "retry_later"),
+        (Reason.REQUIRED_CHECK_FAILED, Status.PROVEN, 300.0, "operator"),
+        (Reason.REQUIRED_CHECK_UNKNOWN, Status.PROVEN, 300.0, "operator"),
+        (Reason.REQUIRED_CHECK_UNKNOWN, Status.UNKNOWN, 300.0, "retry_after 300 s"),
+        (Reason.CAUTION_NOT_PERMITTED, Status.FAILED, 300.0, "operator"),
+        (Reason.BINDING_CHANGED, Status.PROVEN, 300.0, "retry_later"),
+    ],
+)
+def test_an_endpoint_that_was_reached_and_refused_is_not_tried_again(
+    reason: Reason, reachable: Status, ttl: float, expected: str
+) -> None:
+    """A policy refuses it for what it is; what was not reached may be back later."""
+    statuses = {**dict.fromkeys(Check, Status.UNKNOWN), Check.ENDPOINT_REACHABLE: reachable}
+    made = judgement(reason, cache_ttl_seconds=ttl, observation=seen(statuses=statuses))
+
+    assert made.next_step == expected
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_the_longest_line_still_says_why_where_and_what_next(reason: Reason) -> None:
+    sub_reasons = [None, *(sub for sub in SubReason if sub.reason is reason)]
+    for sub_reason in sub_reasons:
+        made = judgement(
+            reason,
+            sub_reason,
+            server="w" * 128,
+            endpoint=f"https://{'x' * 63}.{'y' * 63}.{'z' * 63}.example.com:65535",
+            observation=seen(cached=True, age_seconds=86_400.0),
+            is_withheld=True,
+        )
+        shown = message.line(made)
+        assert len(shown) <= 600
+        assert f"{reason.sentence} Server: {'w' * 64}." in shown
+        assert shown.endswith(
+            f"{made.next_step}. {made.next_step_sentence} Other tools are not concerned."
+        )
 
 
 def test_a_long_server_name_is_cut() -> None:

@@ -8,8 +8,8 @@ Rules of this module:
 2. Tools are not looked at: which ones a server exposes is not known without connecting to it.
    So pins are left aside, but for an empty table, and the tool is taken to be there.
 3. With `--url` the binding is left aside as well: the URL is judged as if every file in force
-   approved it, and MCP settings had it with TLS verified and no headers. A policy belongs to a
-   file, not to a name, so with `--url` a NAME only says under which name it would be refused.
+   approved it, and MCP settings had it with TLS verified and no headers. The policy is that of
+   the entry of NAME, else of the entry with this URL, else of the file.
 4. What the screen or the binding refuses is neither shown nor sent.
 """
 
@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...binding.approval import Approval
+from ...binding.comparison import classify
 from ...binding.view import ServerView, View
 from ...exceptions import unforeseen
 from ...judgement import Judgement
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--url",
         metavar="URL",
         help="a URL that is not configured yet: judged by every file in force, without the "
-        "MCP settings; NAME then only says under which name",
+        "MCP settings; NAME then says whose policy",
     )
     parser.set_defaults(usage_error=parser.error)
 
@@ -141,10 +142,10 @@ def _protections_of_url(
     for layer in layers:
         if isinstance(layer.settings, InvalidConfiguration):
             return not_valid(locations, layer)
-        approval = Approval(name, url)
-        protections.append(
-            Protection(layer.source, layer.settings, approval, View(name, "", (server,)))
-        )
+        view = View(name, "", (server,))
+        entry = classify(view, layer.settings.protected_servers) or Approval(name, url)
+        approval = Approval(entry.name, url, requirements=entry.requirements)
+        protections.append(Protection(layer.source, layer.settings, approval, view))
     return protections
 
 

@@ -22,6 +22,7 @@ from ...settings.in_force import Layer, Source
 from ...settings.locations import Locations
 from ...settings.problems import InvalidConfiguration
 from ...untrusted import visible
+from ..shared.in_effect import InEffect, data_of, in_effect, lines_of
 from ..shared.output import Exit, Output, table
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ def report(
     """
     asked = [] if milliseconds is None else [protections[0].origin]
     files = [_file_row(locations, layer, protections, judgement) for layer in layers]
+    asks = [
+        each
+        for protection in protections
+        for each in in_effect(
+            locations, protection.source, protection.settings, [protection.approval]
+        )
+    ]
     lines = _table_of_fields(
         ("server", _server(protections, judgement)),
         ("endpoint", judgement.endpoint or "not shown"),
@@ -62,10 +70,12 @@ def report(
     lines += ["", *_checks(protections, judgement)] if judgement.observation else []
     lines += ["", *_table_of_fields(*_decision(judgement, milliseconds))]
     lines += ["", *table(("settings", "decision", "file"), files)]
+    if policies := lines_of(asks, with_source=len(layers) > 1):
+        lines += ["", *policies]
     lines += ["", "The model is told:", line(judgement)] if judgement.reason else []
     lines += ["", NOT_CHECKED]
     return Output(
-        _exit(judgement), lines, _data(protections, judgement, asked, files, milliseconds)
+        _exit(judgement), lines, _data(protections, judgement, asked, files, asks, milliseconds)
     )
 
 
@@ -91,7 +101,7 @@ def _file_row(
     if isinstance(layer.settings, InvalidConfiguration):
         return layer.source.value, "not valid; does not protect this server", file
     # The order in which they decide, see `evaluation`.
-    in_time = sorted(protections, key=lambda each: each.settings.timeout_seconds)
+    in_time = sorted(protections, key=lambda each: each.requirements.timeout_seconds)
     sources = [protection.source for protection in in_time]
     if layer.source not in sources:
         return layer.source.value, "does not protect this server", file
@@ -127,7 +137,7 @@ def _required_by(check: Check, protections: Sequence[Protection]) -> list[str]:
     return [
         protection.source.value
         for protection in protections
-        if check in protection.settings.policy.required_proven
+        if check in protection.requirements.policy.required_proven
     ]
 
 
@@ -171,6 +181,7 @@ def _data(
     judgement: Judgement,
     asked: list[str],
     files: Sequence[tuple[str, str, str]],
+    asks: Sequence[InEffect],
     milliseconds: int | None,
 ) -> dict[str, Any]:
     observation, reason, sub_reason = judgement.observation, judgement.reason, judgement.sub_reason
@@ -192,6 +203,7 @@ def _data(
             {"source": source, "decision": decision, "file": file}
             for source, decision, file in files
         ],
+        "policies": data_of(asks),
         "took_ms": milliseconds,
         "refusal": line(judgement) if reason else None,
         "tools_checked": False,

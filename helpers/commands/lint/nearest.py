@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. A key is compared with the settings that are valid where it stands. A setting that is valid
-   elsewhere is proposed only when it has exactly the key's name, or nearly.
+   elsewhere is proposed only when it has exactly the key's name, or nearly. What a server may
+   have as well as the file is proposed for where the key stands: for the server, or the file.
 2. To compare takes as long as two texts are long, one by the other. So only the first keys and
    names are compared, and of the rest it is said that they were not.
 
@@ -16,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from ...settings.configuration import Configuration, Policy
+from ...settings.configuration import Configuration
 from ...settings.problems import MAX_PATH_CHARACTERS, shown_path
-from ...settings.reader import SERVER_SETTINGS
+from ...settings.reader import POLICY_SETTINGS, SERVER_SETTINGS
 from ...untrusted import visible
 
 ELSEWHERE_CUTOFF: Final = 0.85  # of likeness, for a setting that is valid at another level
@@ -29,16 +30,29 @@ COMPARISON: Final = 500  # pairs of characters that take as long as to begin wit
 
 # The settings by level: the path of the object that they stand in, and what that is called.
 _TOP, _POLICY, _SERVER = "", "policy.", "protected_servers.<name>."
+_SERVER_POLICY = f"{_SERVER}{_POLICY}"
 _LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     _TOP: tuple(Configuration.__dataclass_fields__),
-    _POLICY: tuple(Policy.__dataclass_fields__),
+    _POLICY: POLICY_SETTINGS,
     _SERVER: SERVER_SETTINGS,
+    _SERVER_POLICY: POLICY_SETTINGS,
 }
 _CALLED: Final[Mapping[str, str]] = {
     _TOP: "at the top level",
     _POLICY: "in policy",
     _SERVER: "in the object of a server",
+    _SERVER_POLICY: "in policy of a server",
 }
+
+
+def _elsewhere(level: str) -> dict[str, str]:
+    """Return the level of every setting; of two, the one that is as near to a server as a level."""
+    of_server = level.startswith(_SERVER)
+    levels = sorted(_LEVELS, key=lambda other: other.startswith(_SERVER) is of_server)
+    return {setting: other for other in levels for setting in _LEVELS[other]}
+
+
+_ELSEWHERE: Final = {level: _elsewhere(level) for level in _LEVELS}
 
 
 class Setting(NamedTuple):
@@ -117,13 +131,17 @@ def _keys(raw: object) -> Iterator[tuple[str, str, str]]:
     for key in policy if isinstance(policy, dict) else ():
         yield _POLICY, f"policy.{key}", str(key)
     for name, server in servers.items() if isinstance(servers, dict) else ():
-        for key in server if isinstance(server, dict) else ():
-            yield _SERVER, f"protected_servers.{name[:most]}.{key}", str(key)
+        entry, path = server if isinstance(server, dict) else {}, f"protected_servers.{name[:most]}"
+        for key in entry:
+            yield _SERVER, f"{path}.{key}", str(key)
+        policy = entry.get("policy")
+        for key in policy if isinstance(policy, dict) else ():
+            yield _SERVER_POLICY, f"{path}.policy.{key}", str(key)
 
 
 def _nearest(key: str, level: str) -> Setting | None:
     plain = key.strip().lower().replace("-", "_").rpartition(".")[2]
-    elsewhere = {setting: other for other in _LEVELS for setting in _LEVELS[other]}
+    elsewhere = _ELSEWHERE[level]
     if plain not in elsewhere:
         alike = get_close_matches(plain, _LEVELS[level], n=1)
         if alike:

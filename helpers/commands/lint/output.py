@@ -21,6 +21,7 @@ from ...settings.problems import Problem
 from ...terms import Term
 from ...untrusted import visible
 from ..shared.findings import MAY_STOP_THE_GATE, Found
+from ..shared.in_effect import data_of, in_effect_everywhere, lines_of
 from ..shared.output import Exit, Output
 from ..shared.protection import permitted_headers, protected_names
 from .json_text import BrokenText
@@ -126,6 +127,8 @@ class Report:
             f"headers of {visible(name)}: {', '.join(headers) or 'none'}"
             for name, headers in permitted_headers(self.layers).items()
         ]
+        in_effect = in_effect_everywhere(self.locations, self.layers)
+        lines += lines_of(in_effect, with_source=len(self.layers) > 1)
         silent = [url for url, found in self.answers or () if found is None]
         return lines + [f"does not redirect: {url}" for url in silent]
 
@@ -141,6 +144,7 @@ class Report:
             ],
             "protected": protected_names(self.layers) if can_tell else None,
             "headers": permitted_headers(self.layers),
+            "policies": data_of(in_effect_everywhere(self.locations, self.layers)),
             "problems": [
                 *(_data_of_problem(located) for located in self.problems),
                 *(_data_of_obstacle(found) for found in self._obstacles),

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from ...product import NAME as PLUGIN_NAME
-from ...settings.configuration import Configuration, OnUnavailable
+from ...requirements import OnUnavailable
+from ...settings.configuration import Configuration
 from ...settings.files import read_text
 from ...settings.in_force import Layer, layers_in_force
 from ...settings.locations import PROFILE, ConfigFile, Locations, Scope, normalize_name
@@ -138,12 +139,25 @@ def _permits_private(raw: object) -> bool:
 def _found_unavailable(
     locations: Locations, layers: Sequence[Layer], files: Sequence[ConfigFile]
 ) -> list[Found]:
-    return [
-        Found(Finding.UNAVAILABLE_ALLOWED, locations.shown(file.path))
-        for layer, file in zip(layers, files, strict=True)
-        if isinstance(layer.settings, Configuration)
-        and layer.settings.policy.on_unavailable is OnUnavailable.ALLOW
-    ]
+    """Find the policies of files, and of entries whose file has another one."""
+    found = []
+    for layer, file in zip(layers, files, strict=True):
+        if not isinstance(layer.settings, Configuration):
+            continue
+        if layer.settings.policy.on_unavailable is OnUnavailable.ALLOW:
+            found.append(Found(Finding.UNAVAILABLE_ALLOWED, locations.shown(file.path)))
+            continue
+        found += [
+            Found(
+                Finding.UNAVAILABLE_ALLOWED,
+                locations.shown(file.path),
+                f"In the entry of {visible(approval.name)}.",
+            )
+            for approval in layer.settings.protected_servers.values()
+            if approval.requirements is not None
+            and approval.requirements.policy.on_unavailable is OnUnavailable.ALLOW
+        ]
+    return found
 
 
 def _found_environment(locations: Locations, files: Sequence[ConfigFile]) -> list[Found]:

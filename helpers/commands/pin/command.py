@@ -25,7 +25,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...binding.approval import Approval
 from ...binding.pins import digest
@@ -38,6 +38,7 @@ from ...settings.in_force import Layer
 from ...settings.locations import Locations, normalize_name
 from ...untrusted import visible
 from ..shared import network
+from ..shared.in_effect import entries_of
 from ..shared.mcp_settings import McpServer, McpSettings, read_mcp_settings
 from ..shared.output import Exit, Output
 from ..shared.protection import not_read, not_valid, protections_for
@@ -165,12 +166,11 @@ def _ask(
         why, status = failed.why, failed.status
     else:
         comparisons = _comparisons(arguments.locations, protections, catalogue.tools, saved)
-        headers = protections[0].approval.headers
         return output.report(
             server,
             catalogue,
             comparisons,
-            headers=None if headers is None else sorted(headers),
+            others=_others(arguments.locations, protections[0]),
             with_definitions=arguments.definitions,
         )
     shown = why.value if status is None else f"{why.value} {status}"
@@ -200,6 +200,13 @@ def _comparisons(
         pins = {name: digest(definition) for name, definition in saved.items()}
         found.append(Comparison("saved", None, compare(pins, tools, saved), True))
     return found
+
+
+def _others(locations: Locations, protection: Protection) -> dict[str, Any]:
+    """Return what the server's entry has besides its URL and its pins, as it is written."""
+    raw = locations.file_of(protection.source).read()
+    entry = entries_of(raw).get(protection.approval.name, {})
+    return {key: value for key, value in entry.items() if key not in ("url", "tools")}
 
 
 def _seconds(locations: Locations, server: McpServer) -> float:

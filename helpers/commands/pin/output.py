@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. The entry for `protected_servers` is one JSON text, its names sorted, in ASCII, and comes
-   last: whoever copies it has seen what differs.
+   last: whoever copies it has seen what differs. It keeps what the entry has besides pins.
 2. Names, descriptions and schemas are the server's words. For a person they are quoted, cut to
    size where they are not to be approved whole, and every control character is visible.
 3. What cannot be pinned is left out of the entry, and that is said.
@@ -74,7 +74,7 @@ def report(
     catalogue: Catalogue,
     comparisons: Sequence[Comparison],
     *,
-    headers: Sequence[str] | None,
+    others: Mapping[str, Any],
     with_definitions: bool,
 ) -> Output:
     """Say which tools there are, and what differs.
@@ -83,17 +83,14 @@ def report(
         server: the server that named them.
         catalogue: what it named.
         comparisons: what that was compared with.
-        headers: those that the server gets, where its entry names them.
+        others: what the server's entry has besides its URL and its pins.
         with_definitions: show a person the definitions as well.
 
     Returns:
         The output: fine, or refused where something differs.
     """
     pins = _pins(catalogue.tools)
-    approved: dict[str, Any] = {"url": server.url, "tools": pins.digests}
-    if headers is not None:
-        approved["headers"] = list(headers)
-    entry = {server.normalized: approved}
+    entry = {server.normalized: {"url": server.url, "tools": pins.digests, **others}}
     lines = [
         f"server  {visible(server.normalized)}",
         f"tools   {len(catalogue.tools)}",

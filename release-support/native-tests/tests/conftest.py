@@ -32,6 +32,7 @@ from stage.tap import Tap
 from stage.tool_server import HOSTILE_TOOLS, SPECIAL_TOOLS, running
 from usr.plugins.agent_guild_preflight.helpers import evaluation
 from usr.plugins.agent_guild_preflight.helpers.guild_preflight import cache, observe
+from usr.plugins.agent_guild_preflight.helpers.reasons import Reason
 
 # Public, and never connected to: a live server object is only made to name it.
 PUBLIC_URL = "https://tools.example.com/mcp"
@@ -39,7 +40,7 @@ PUBLIC_ENDPOINT = "https://tools.example.com"
 
 HEADER = "Traceback (most recent call last):"
 NEXT_STEPS = {
-    "operator": "Do not repeat this call; only the operator can change this.",
+    "operator": "Do not repeat this call; only the operator can change this. Tell the user.",
     "retry_later": "The same call may be tried again later.",
     "retry_after": "The same call gives the same answer until then.",
 }
@@ -295,8 +296,9 @@ class Scene:
         An empty `endpoint` stands for the tool server's own; `statuses` are those of the
         valid answer that the decision rests on, None when there was none.
         """
+        sentence = Reason(cause.partition(" ")[0]).sentence
         what = "withheld the result of" if is_withheld else "refused"
-        parts = [f"Agent Guild preflight {what} this call: {cause}."]
+        parts = [f"Agent Guild preflight {what} this call: {cause}. {sentence}"]
         if server is not None:
             parts.append(f"Server: {server}.")
         if endpoint is not None:
@@ -304,13 +306,14 @@ class Scene:
         if statuses is not None:
             full = complete(statuses)
             parts.append(f"Verdict: {verdict(full)}.")
-            for status in ("proven", "failed", "unknown"):
+            for status in ("failed", "unknown", "proven"):
                 if names := [name for name in CHECKS if full[name] == status]:
                     parts.append(f"{status.capitalize()}: {', '.join(names)}.")
             if unlisted:
                 parts.append(f"+{unlisted} unlisted.")
             parts.append(f"Observed at <time>{age}.")
         parts.append(f"Next step: {next_step}. {NEXT_STEPS[next_step.split()[0]]}")
+        parts.append(f"{'Local' if server is None else 'Other'} tools are not concerned.")
         return " ".join(parts)
 
     def told(self, chat: Chat | None = None) -> str:
@@ -473,6 +476,7 @@ class Scene:
     ) -> None:
         *earlier, item = chat.log_lines
         assert [line["kvps"]["decision"] for line in earlier] == ["allowed"] * superseded
+        assert item["kvps"]["tool"] == chat.records[-1]["tool"]
         if unforeseen is not None:
             # The class, and the line of ours where it was raised: never the text.
             place = rf"{unforeseen} in [a-z_.]+, line [0-9]+"
@@ -503,6 +507,7 @@ class Scene:
             "decision": decision,
             "reason": cause,
             "server": server or "unknown",
+            "tool": item["kvps"]["tool"],  # held to the record by whoever has it
             "endpoint": "not shown" if endpoint is None else endpoint or self.endpoint,
             "verdict": "none" if statuses is None else verdict(complete(statuses)),
             "evidence": "none" if statuses is None else age.strip(" ()") or "fresh",

@@ -102,7 +102,7 @@ def test_a_refusal_by_the_evidence_comes_first(scene):
     scene.serve(scene.answers(DENIED, before=lambda: scene.alter(verify=False)))
     scene.protect()
     scene.call()
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
 
 
 def test_a_rebuilt_configuration_refuses_the_call(scene, call_during, other_url, other_tap):

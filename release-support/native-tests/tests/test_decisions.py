@@ -125,7 +125,7 @@ def broken(sub_reason: str, body: bytes, name: str = "") -> Case:
 
 
 def judged(
-    reason: str, statuses: Mapping[str, str], next_step: str = "retry_later", **more: Any
+    reason: str, statuses: Mapping[str, str], next_step: str = "operator", **more: Any
 ) -> Case:
     """A valid answer that is not enough."""
     return Case(
@@ -230,7 +230,7 @@ REFUSED = [
     edited("status", "", lambda a: a["checks"][5].update(status="passed")),
     inconsistent("summary", scored=[]),
     inconsistent("verdict", verdict="delegate_with_caution"),
-    judged("do_not_delegate", UNREACHABLE, name="unreachable"),
+    judged("do_not_delegate", UNREACHABLE, "retry_later", name="unreachable"),
     judged("do_not_delegate", NO_HANDSHAKE, name="handshake"),
     judged(
         "do_not_delegate",
@@ -244,7 +244,7 @@ REFUSED = [
         settings=policy(required_proven=["agent_card_resolves"], on_caution="allow"),
     ),
     judged("required_check_unknown", UNKNOWN_HANDSHAKE),
-    judged("caution_not_permitted", CAUTION, "operator"),
+    judged("caution_not_permitted", CAUTION),
     Case(
         "binding_changed",
         next_step="retry_later",
@@ -381,11 +381,11 @@ def test_refused_without_a_connection(scene, deaf_port):
 
 def test_a_refusal_by_kept_evidence_says_for_how_long(scene, clock):
     """The second call is refused by what the first one left, and says when to come back."""
-    scene.serve(scene.answers(NO_HANDSHAKE))
+    scene.serve(scene.answers(UNREACHABLE))
     scene.protect(cache_ttl_seconds=300)
     scene.call()
     scene.expect_refused(
-        "do_not_delegate", None, "retry_after 300 s", statuses=NO_HANDSHAKE, preflights=1
+        "do_not_delegate", None, "retry_after 300 s", statuses=UNREACHABLE, preflights=1
     )
     clock(120)
     scene.chat = scene.new_chat()
@@ -394,7 +394,7 @@ def test_a_refusal_by_kept_evidence_says_for_how_long(scene, clock):
         "do_not_delegate",
         None,
         "retry_after 180 s",
-        statuses=NO_HANDSHAKE,
+        statuses=UNREACHABLE,
         preflights=1,
         age=" (cached, age 120 s)",
     )
@@ -414,7 +414,7 @@ def test_a_refusal_counts_unlisted_checks_and_names_none(scene):
     scene.expect_refused(
         "required_check_unknown",
         None,
-        "retry_later",
+        "operator",
         statuses=HEALTHY,
         unlisted=2,
         preflights=1,

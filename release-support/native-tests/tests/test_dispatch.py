@@ -64,7 +64,7 @@ def test_a_call_is_refused_in_every_form(scene, form, name):
     scene.serve(scene.answers(DENIED))
     scene.protect()
     form(scene, name)
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
     assert "MARKER" not in "".join(scene.chat.shown)
 
 
@@ -73,7 +73,7 @@ def test_a_call_with_an_action(scene):
     scene.serve(scene.answers(DENIED))
     scene.protect()
     scene.chat.legacy("tools.echo:go", {"text": "hello"})
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
 
 
 def test_a_colon_in_a_legacy_text_never_reaches_another_tool(scene):
@@ -92,7 +92,7 @@ def test_later_calls_of_a_refused_turn_are_not_made(scene, other_url, other_tap)
     other_tap.reset()
     echo = {"text": "hello"}
     scene.chat.native(("tools.echo", echo), ("others.echo", echo), ("tools.echo", echo))
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
     assert other_tap.connections == 0
 
 
@@ -104,7 +104,7 @@ def test_earlier_calls_of_a_refused_turn_were_made(scene, other_url, other_tap):
     scene.tap.reset()
     echo = {"text": "first"}
     scene.chat.native(("others.echo", echo), ("tools.echo", echo), ("others.echo", echo))
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
     assert other_tap.count(b'"method":"tools/call"') == 1
 
 
@@ -126,7 +126,7 @@ def test_parallel_children_are_refused(scene, count):
     scene.serve(scene.answers(DENIED))
     scene.protect()
     done = scene.chat.parallel(*[("tools.echo", {"text": str(n)}) for n in range(count)])
-    line = scene.line("do_not_delegate", "retry_later", statuses=DENIED)
+    line = scene.line("do_not_delegate", "operator", statuses=DENIED)
     assert [scene.without_times(job["error"]) for job in done] == [line] * count
     assert scene.preflights == count
     assert scene.tap.connections == 0
@@ -350,7 +350,7 @@ def test_an_approved_url_is_protected_under_every_name(scene):
     scene.operator.configure(scene.settings())
     scene.tap.reset()
     scene.call("second.echo")
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
 
 
 @pytest.mark.parametrize("altered", [{"verify": False}, {"headers": {"Host": "other.example.com"}}])
@@ -463,4 +463,4 @@ def test_a_server_of_a_project_only_at_an_approved_url(scene):
     scene.protect()
     scene.open_project({"own": {"type": "streamable-http", "url": scene.url}})
     scene.call("own.echo")
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)

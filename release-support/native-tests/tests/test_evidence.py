@@ -416,8 +416,13 @@ def marks(value, path=""):
 
 
 def expect_no_mark(scene, *more):
-    """The marker is in nothing that a model reads, and in no line of the gate's log."""
-    seen = json.dumps([scene.chat.shown, scene.chat.log_lines, *more]).lower()
+    """The marker is in nothing that a model reads, and in no line of the gate's log.
+
+    But for the tool's name, which the operator is shown with its mark.
+    """
+    assert set(marks(scene.chat.log_lines)) <= {"kvps.tool"}
+    lines = [{**item, "kvps": {**item["kvps"], "tool": ""}} for item in scene.chat.log_lines]
+    seen = json.dumps([scene.chat.shown, lines, *more]).lower()
     assert MARKER.lower() not in seen
 
 
@@ -465,7 +470,7 @@ def test_a_tool_name_is_evidence_and_nothing_else(scene, tool):
     scene.serve(scene.answers(DENIED))
     scene.protect()
     scene.call(name)
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=DENIED)
     expect_no_mark(scene, scene.chat.parallel((name, {}))[0]["error"])
     assert set(marks(scene.chat.records)) == {"tool"}
     assert list(marks(scene.chat.last_observation)) == []

@@ -18,6 +18,7 @@ from usr.plugins.agent_guild_preflight.helpers import evaluation
 PROJECT = "harbour"
 HEALTHY: dict[str, str] = {}
 CAUTION = {"agent_card_resolves": "failed"}
+UNREACHABLE = {"endpoint_reachable": "failed", "protocol_handshake": "unknown"}
 DENIED = {"protocol_handshake": "failed"}
 UNKNOWN = {"protocol_handshake": "unknown"}
 PUBLIC_ENDPOINT = "https://tools.example.com"
@@ -85,23 +86,23 @@ WEAKER = {"policy": LENIENT}
 
 # The answer about the server, the specific file, the refusal.
 LOWERED = {
-    "protects nothing": (DENIED, NOTHING, ("do_not_delegate", None, "retry_later")),
+    "protects nothing": (DENIED, NOTHING, ("do_not_delegate", None, "operator")),
     "says nothing of servers": (
         DENIED,
         {"protected_servers": None},
-        ("do_not_delegate", None, "retry_later"),
+        ("do_not_delegate", None, "operator"),
     ),
-    "protects another server": (DENIED, ANOTHER, ("do_not_delegate", None, "retry_later")),
+    "protects another server": (DENIED, ANOTHER, ("do_not_delegate", None, "operator")),
     "requires nothing": (
         UNKNOWN,
         {"policy": {"required_proven": []}},
-        ("required_check_unknown", None, "retry_later"),
+        ("required_check_unknown", None, "operator"),
     ),
     "permits caution": (CAUTION, WEAKER, ("caution_not_permitted", None, "operator")),
     "tolerates what is unknown": (
         UNKNOWN,
         WEAKER,
-        ("required_check_unknown", None, "retry_later"),
+        ("required_check_unknown", None, "operator"),
     ),
 }
 
@@ -134,7 +135,7 @@ def test_a_project_cannot_use_the_approved_url_by_another_name(scene):
     lay_floor(scene, NOTHING, servers={"own": {"type": "streamable-http", "url": scene.url}})
     native(scene, "own.echo")
     scene.expect_refused(
-        "do_not_delegate", None, "retry_later", preflights=1, statuses=DENIED, refused_by="floor"
+        "do_not_delegate", None, "operator", preflights=1, statuses=DENIED, refused_by="floor"
     )
 
 
@@ -223,7 +224,7 @@ def test_a_specific_file_cannot_cut_the_deadline_of_the_floor(scene, way, scope)
     scene.expect_refused(
         "do_not_delegate",
         None,
-        "retry_later",
+        "operator",
         preflights=1,
         statuses=DENIED,
         told=told,
@@ -240,7 +241,7 @@ def test_no_deadline_is_too_short_for_any_answer(scene):
 
 def test_a_specific_file_cannot_do_without_the_evidence_of_the_floor(scene, clock):
     """It wants all anew; to the floor its own evidence is fresh enough, and speaks against it."""
-    answers = [DENIED, HEALTHY, HEALTHY]
+    answers = [UNREACHABLE, HEALTHY, HEALTHY]
     scene.serve(lambda target: scene.answers(answers.pop(0))(target))
     lay_floor(scene, {"cache_ttl_seconds": 0, **WEAKER}, cache_ttl_seconds=300)
     scene.chat = scene.new_chat()
@@ -253,7 +254,7 @@ def test_a_specific_file_cannot_do_without_the_evidence_of_the_floor(scene, cloc
         None,
         "retry_after 280 s",
         preflights=1,
-        statuses=DENIED,
+        statuses=UNREACHABLE,
         age=" (cached, age 20 s)",
         refused_by="floor",
     )
@@ -289,7 +290,7 @@ RAISED = {
     "more checks": (
         HEALTHY,
         lambda scene: {"policy": STRICT},
-        ("required_check_unknown", None, "retry_later"),
+        ("required_check_unknown", None, "operator"),
     ),
     "no caution": (CAUTION, lambda scene: {}, ("caution_not_permitted", None, "operator")),
 }
@@ -332,7 +333,7 @@ def test_the_specific_file_is_the_first_to_refuse(scene):
     scene.expect_refused(
         "required_check_unknown",
         None,
-        "retry_later",
+        "operator",
         preflights=1,
         statuses=CAUTION,
         refused_by="selected",
@@ -641,9 +642,7 @@ PROBLEMS = {
     "a server that is none": (
         {"protected_servers": {"tools": 7}},
         "tools",
-        [
-            "protected_servers.tools: must be an approved URL, or an object with url, tools and headers"
-        ],
+        ["protected_servers.tools: must be an approved URL, or an object that has one as url"],
     ),
     "a choice that is none": (
         {"policy": {"on_caution": "Deny"}},
@@ -759,7 +758,7 @@ def test_evidence_is_fresh_enough_for_both(scene, clock, here, floor, preflights
 @pytest.mark.parametrize("floor", [0, 10])
 def test_a_denial_says_how_long_the_evidence_of_who_refuses_stays_fresh(scene, floor):
     """Until then the same call gives the same answer."""
-    scene.serve(scene.answers(DENIED))
+    scene.serve(scene.answers(UNREACHABLE))
     lay_floor(scene, {"cache_ttl_seconds": 300}, cache_ttl_seconds=floor)
     native(scene)
     scene.expect_refused(
@@ -767,7 +766,7 @@ def test_a_denial_says_how_long_the_evidence_of_who_refuses_stays_fresh(scene, f
         None,
         "retry_after 300 s",
         preflights=1,
-        statuses=DENIED,
+        statuses=UNREACHABLE,
         refused_by="selected",
     )
 

@@ -401,7 +401,7 @@ def test_a_pinned_tool_is_judged_by_the_evidence_like_any_other(scene):
     scene.serve(scene.answers(denied))
     protect(scene)
     native(scene)
-    scene.expect_refused("do_not_delegate", None, "retry_later", preflights=1, statuses=denied)
+    scene.expect_refused("do_not_delegate", None, "operator", preflights=1, statuses=denied)
 
 
 @pytest.mark.parametrize(

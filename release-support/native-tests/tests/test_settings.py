@@ -89,7 +89,7 @@ def test_an_empty_file_of_a_project_wins_too(scene):
     scene.chat = scene.new_chat()
     scene.tap.reset()
     scene.call()
-    scene.expect_refused("do_not_delegate", None, "retry_later", statuses=DENIED, preflights=1)
+    scene.expect_refused("do_not_delegate", None, "operator", statuses=DENIED, preflights=1)
 
 
 # Defaults
@@ -119,9 +119,7 @@ def test_null_in_the_policy_means_its_defaults(scene):
     scene.serve(scene.answers(UNKNOWN))
     scene.protect(policy=dict.fromkeys(keys))
     scene.call()
-    scene.expect_refused(
-        "required_check_unknown", None, "retry_later", statuses=UNKNOWN, preflights=1
-    )
+    scene.expect_refused("required_check_unknown", None, "operator", statuses=UNKNOWN, preflights=1)
 
 
 def test_defaults_from_the_environment(scene):
@@ -271,7 +269,7 @@ def test_required_proven(scene, required, statuses, reason):
     if reason is None:
         scene.expect_allowed(statuses=statuses)
     else:
-        scene.expect_refused(reason, None, "retry_later", statuses=statuses, preflights=1)
+        scene.expect_refused(reason, None, "operator", statuses=statuses, preflights=1)
 
 
 @pytest.mark.parametrize("tolerated", [False, True])
@@ -285,14 +283,14 @@ def test_tolerate_unknown_required(scene, tolerated):
         scene.expect_allowed(statuses=UNKNOWN, tolerated=["protocol_handshake"])
     else:
         scene.expect_refused(
-            "required_check_unknown", None, "retry_later", statuses=UNKNOWN, preflights=1
+            "required_check_unknown", None, "operator", statuses=UNKNOWN, preflights=1
         )
     scene.serve(scene.answers(DENIED))
     scene.operator.configure(scene.settings(policy=settings))
     scene.chat = scene.new_chat()
     scene.tap.reset()
     scene.call()
-    scene.expect_refused("do_not_delegate", None, "retry_later", statuses=DENIED, preflights=1)
+    scene.expect_refused("do_not_delegate", None, "operator", statuses=DENIED, preflights=1)
 
 
 @pytest.mark.parametrize("choice", ["deny", "allow"])
@@ -376,7 +374,7 @@ def test_a_local_service_that_the_global_file_does_not_name(two_services, scope,
     scene.expect_refused(
         "do_not_delegate",
         None,
-        "retry_later",
+        "operator",
         endpoint=PUBLIC_ENDPOINT,
         statuses=DENIED,
         preflights=1,
