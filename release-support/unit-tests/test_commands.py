@@ -70,7 +70,7 @@ class TestDemo:
         words = " ".join(line.strip("| ") for line in frame[1].splitlines())
         assert "Agent Guild preflight refused this call: do_not_delegate. The endpoint" in words
         assert " Server: archive. " in words
-        assert "The same call gives the same answer until then." in words
+        assert "Do not repeat this call; only the operator can change this." in words
 
     def test_what_is_no_terminal_gets_plain_narrow_lines(self, runs):
         _, output = runs[0]
