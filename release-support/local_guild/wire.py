@@ -27,7 +27,7 @@ MAX_HEAD_BYTES = 256 * 1024
 POLL_SECONDS = 0.01
 JOIN_SECONDS = 5.0
 
-ECHOED_ID = 9_999_999_999  # as long as the longest id of the local service, and none of them
+ECHOED_ID = 7_305_918_264  # as long as the longest id of the local service, and none of them
 
 _HEAD_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,6})\r\n", re.I)

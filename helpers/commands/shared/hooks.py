@@ -7,7 +7,8 @@ Rules of this module:
    last dot. But a class may say otherwise, or come from a module of another name. So a file is
    read, as text, for what gives its classes the name of ours.
 2. The framework lets extensions, and the plugin's own `hooks.py`, change what it read.
-3. A file is never run. One that is too large to be read is taken for what it may be.
+3. A file is never run. Where those of a folder are too large together, the rest is taken for what
+   it may be: to parse 256 KiB may take a second.
 
 The module imports nothing of the framework. Sources: the framework's
 `extension._get_extension_classes`, `extension.extensible`, `modules.import_module` and
@@ -19,6 +20,7 @@ from __future__ import annotations
 import ast
 import os
 import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +28,7 @@ from ...settings.files import entries, read_text
 
 HOOK_FOLDER: Final = Path("extensions", "python", "tool_execute_before")
 HOOK: Final = "_45_agent_guild_preflight"
-MAX_SOURCE_BYTES: Final = 256 * 1024  # ten times the largest extension of the framework
+MAX_SOURCE_BYTES: Final = 256 * 1024  # of a folder; ten times the framework's largest extension
 
 _SETTINGS_FOLDER: Final = Path(
     "extensions", "python", "_functions", "helpers", "plugins", "get_plugin_config"
@@ -40,8 +42,14 @@ def namesakes(folder: Path) -> list[Path]:
 
 def imitations(folder: Path) -> list[Path]:
     """Return the files in a folder whose classes may have the hook's name, though they have not."""
-    others = [file for file in _sources(folder / HOOK_FOLDER) if not _is_ours(file.name[:-3])]
-    return [file for file in others if _imitates(file)]
+    left = MAX_SOURCE_BYTES
+    found = []
+    for file in _sources(folder / HOOK_FOLDER):
+        if not _is_ours(file.name[:-3]):
+            left -= _size(file)
+            if left < 0 or _imitates(file):
+                found.append(file)
+    return found
 
 
 def settings_hooks(folder: Path) -> list[Path]:
@@ -60,17 +68,31 @@ def _is_ours(name: object) -> bool:
     return isinstance(name, str) and name.replace(".py", "").rpartition(".")[2] == HOOK
 
 
+def _size(file: Path) -> int:
+    try:
+        return os.path.getsize(file)
+    except OSError:  # nothing that could be parsed
+        return 0
+
+
 def _imitates(file: Path) -> bool:
     try:
-        if os.path.getsize(file) > MAX_SOURCE_BYTES:
-            return True
+        return _gives_it(read_text(file))
+    except ValueError:  # not readable, or no text: no class can come of it
+        return False
+
+
+@lru_cache(maxsize=256)
+def _gives_it(text: str) -> bool:
+    """Whether a program may give a class the hook's name; asked twice of each file."""
+    try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning would quote the file to the terminal
-            nodes = ast.walk(ast.parse(read_text(file)))
+            nodes = ast.walk(ast.parse(text))
         return any(_names_it(node) for node in nodes)
     except (RecursionError, MemoryError):  # nested too deeply
         return True
-    except (OSError, ValueError, SyntaxError):  # no class can come of it
+    except (ValueError, SyntaxError):  # no class can come of it
         return False
 
 

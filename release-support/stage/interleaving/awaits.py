@@ -27,6 +27,7 @@ _DISPATCHERS: Final = frozenset(
 _ROOMS: Final = (
     *("gate", "host", "look_up", "execution", "evaluation"),
     *("guild_preflight/observe", "guild_preflight/single_flight", "guild_preflight/request"),
+    "guild_preflight/checked_stream",
     "guild_preflight/cache",  # it awaits nothing, and has a clock
 )
 # The dispatchers of both hosts and the whole gate: which functions of a file, by the end of its
