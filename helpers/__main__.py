@@ -17,6 +17,7 @@ from typing import NoReturn
 sys.dont_write_bytecode = True  # the commands write nothing
 
 PACKAGE = "usr.plugins.agent_guild_preflight.helpers"
+CONFIGURATION = 12  # as the commands say it of settings that cannot work
 INTERRUPTED = 130  # as a shell says it of a process that Ctrl-C has ended
 
 
@@ -55,11 +56,18 @@ if __name__ == "__main__":
     is_bare = not __package__
     if is_bare:
         name_rooms()
-    from usr.plugins.agent_guild_preflight.helpers.commands.main import (
-        BARE_CLONE,
-        INSTALLED,
-        main,
-    )
+    if not is_bare and __package__ != PACKAGE:
+        print("problem folder_name: rename the plugin's folder to agent_guild_preflight")
+        end(CONFIGURATION)
+    try:
+        from usr.plugins.agent_guild_preflight.helpers.commands.main import (
+            BARE_CLONE,
+            INSTALLED,
+            main,
+        )
+    except (ImportError, SyntaxError):
+        print("problem plugin_incomplete: a file or a package of the plugin is missing or broken")
+        end(CONFIGURATION)
 
     try:
         end(main(program=BARE_CLONE if is_bare else INSTALLED))

@@ -466,3 +466,22 @@ def test_the_script_without_a_python(root, script):
     said = "preflight: Python 3.11 or newer is needed; PYTHON names 'no python', which does not run"
     code, output, last_error = call([str(script)], root, "why", PYTHON="no python")
     assert (code, output, last_error.startswith(said)) == (3, "", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone", "wrong"),
+    [
+        ("agent-guild-preflight", None, "folder_name"),
+        ("agent_guild_preflight", "untrusted.py", "plugin_incomplete"),
+    ],
+)
+def test_a_plugin_that_cannot_run_says_so(tmp_path, name, gone, wrong):
+    """As the hook does; a problem, not a traceback."""
+    helpers = tmp_path / "usr" / "plugins" / name / "helpers"
+    shutil.copytree(CHECKOUT / "helpers", helpers)
+    if gone is not None:
+        (helpers / gone).unlink()
+    command = [sys.executable, "-m", f"usr.plugins.{name}.helpers", "lint"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (12, "")
+    assert ended.stdout.startswith(f"problem {wrong}: ")
