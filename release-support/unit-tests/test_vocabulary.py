@@ -338,6 +338,7 @@ def test_the_longest_line_still_says_why_where_and_what_next(reason: Reason) -> 
         )
         shown = message.line(made)
         assert len(shown) <= 600
+        assert shown.startswith("Agent Guild preflight withheld the result of this call: ")
         assert f"{reason.sentence} Server: {'w' * 64}." in shown
         assert shown.endswith(
             f"{made.next_step}. {made.next_step_sentence} Other tools are not concerned."
