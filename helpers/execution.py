@@ -40,6 +40,14 @@ def around_execution(tool: Any, before: Callable[[], Hold], after: Callable[[Hol
     _seam.enter(check)
 
 
+def forget() -> None:
+    """Let no check wait that an earlier call of this context has left.
+
+    Its tool has never begun, since a later hook has refused it; whatever runs now is another call.
+    """
+    _due.set(None)
+
+
 class _Check:
     """What a call is checked by, until its tool begins and each time that it does."""
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from . import host, look_up, records
+from . import execution, host, look_up, records
 from .binding.alias import is_alias, may_be_of
 from .binding.approval import Approval
 from .binding.comparison import BindingRefused, classify, require_approved
@@ -41,7 +41,6 @@ from .evaluation import (
     protections_of,
 )
 from .exceptions import Unforeseen, unforeseen
-from .execution import around_execution
 from .host import Call
 from .judgement import Judgement
 from .look_up import Hold
@@ -66,6 +65,7 @@ async def guard(agent: Any, tool_name: object) -> None:
     call = host.bound_call(agent, tool_name)
     if call is None:
         return
+    execution.forget()
     case = _Case(call, records.new_id())
     origin = None
     try:
@@ -202,7 +202,7 @@ async def _judge_protected(case: _Case, protections: Sequence[Protection]) -> Ju
     # Where nothing was awaited, nobody could change anything.
     if waited and not watch.is_unchanged():
         return judgement._replace(reason=Reason.BINDING_CHANGED, tolerated=(), source=None)
-    around_execution(call.tool, watch.before, watch.after)
+    execution.around_execution(call.tool, watch.before, watch.after)
     return judgement
 
 

@@ -230,8 +230,30 @@ def test_a_call_that_a_later_hook_refuses(scene, change_later):
     assert MCPTool.execute.__module__ == MCPTool.__module__
 
 
-def test_what_else_runs_in_the_context_of_a_call(scene):
-    """A hook may run a tool of its own; the check waits for the tool that was judged."""
+def test_a_check_does_not_wait_for_the_call_after_the_next(scene, change_later):
+    """One call is refused by a later hook; the next, in the same turn, is protected no more."""
+    words = ["not today"]
+
+    def refuse_once(*_):
+        if words:
+            raise RepairableException(words.pop())
+
+    async def turns():
+        await scene.chat.native_turn(("tools.echo", {"text": "first"}))
+        scene.operator.configure(scene.settings(protected_servers={}))
+        header_added(scene, scene.chat.agent)
+        await scene.chat.native_turn(("tools.echo", {"text": "second"}))
+
+    change_later(refuse_once)
+    chats.run(turns())
+    assert "echo: second" in scene.chat.shown[-1]
+    assert [record["decision"] for record in scene.chat.records] == ["allowed"]
+
+
+@pytest.fixture
+def checking(scene):
+    """Return what puts a check in front of a tool, and what has come of it so far."""
+    scene.protect()
     checked = []
 
     class Held:
@@ -242,48 +264,45 @@ def test_what_else_runs_in_the_context_of_a_call(scene):
         checked.append("before")
         return Held()
 
-    def tool(name, agent):
-        return MCPConfig.get_for_agent(agent).get_tool(agent, name)
+    def put_before(tool):
+        around_execution(tool, before, lambda _: checked.append("after"))
+        return tool
+
+    return put_before, checked
+
+
+def tool_of(agent, name="tools.echo"):
+    """Return a new instance of a tool, as a dispatcher makes one."""
+    return MCPConfig.get_for_agent(agent).get_tool(agent, name)
+
+
+def test_what_else_runs_in_the_context_of_a_call(scene, checking):
+    """A hook may run a tool of its own; the check waits for the tool that was judged."""
+    put_before, checked = checking
+    agent, stranger = scene.chat.agent, scene.new_chat().agent
 
     async def run(*tools):
-        around_execution(tool("tools.echo", scene.chat.agent), before, lambda _: None)
+        put_before(tool_of(agent))
         for each in tools:
             await each.execute(text="hello")
 
-    scene.protect()
-    agent, stranger = scene.chat.agent, scene.new_chat().agent
-    chats.run(run(tool("tools.co:lon", agent), tool("tools.echo", stranger)))
+    chats.run(run(tool_of(agent, "tools.co:lon"), tool_of(stranger)))
     assert not checked
-    chats.run(run(tool("tools.co:lon", agent), tool("tools.echo", agent)))
-    assert checked == ["before", "released"]
+    chats.run(run(tool_of(agent, "tools.co:lon"), tool_of(agent)))
+    assert checked == ["before", "released", "after"]
 
 
-def test_a_check_waits_in_two_places_and_is_made_once(scene):
+def test_a_check_waits_in_two_places_and_is_made_once(scene, checking):
     """Also while the call of another keeps our function in front of the framework's."""
-    scene.protect()
-    checked = []
-
-    class Held:
-        def release(self):
-            checked.append("released")
-
-    def before():
-        checked.append("before")
-        return Held()
+    put_before, checked = checking
 
     async def run():
-        for _ in range(2):  # the first one stays
-            tool = MCPConfig.get_for_agent(scene.chat.agent).get_tool(
-                scene.chat.agent, "tools.echo"
-            )
-            around_execution(tool, before, lambda _: checked.append("after"))
-            kept.append(tool)
-        await asyncio.create_task(tool.execute(text="hello"))
+        first, second = (put_before(tool_of(scene.chat.agent)) for _ in range(2))
+        await asyncio.create_task(second.execute(text="hello"))
         assert checked == ["before", "released", "after"]
-        await kept[0].execute(text="hello")
+        await first.execute(text="hello")
         assert checked == ["before", "released", "after"] * 2
 
-    kept = []
     chats.run(run())
 
 
