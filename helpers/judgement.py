@@ -24,7 +24,7 @@ class Judgement(NamedTuple):
         reason, sub_reason: why it is refused; `reason` is None when it is not.
         server: the operator's name for the server; None where it cannot be told.
         endpoint: scheme, host and port of a screened URL, else None.
-        tool: the tool's own name: text chosen by the server, never to be shown.
+        tool: the tool's own name: text chosen by the server, never to be shown to a model.
         observation: the valid observation, if there is one.
         error: why there is none, if one was asked for; set also when that is tolerated.
         tolerated: what an allowing decision tolerated.

@@ -22,7 +22,7 @@ from .judgement import Judgement
 MAX_CHARACTERS: Final = 600
 MAX_SERVER_CHARACTERS: Final = 64
 
-OTHERS: Final = "Other tools are not concerned."
+OTHERS: Final = "Tools of other servers are not concerned."  # those of this one mostly are
 LOCAL_TOOLS: Final = "Local tools are not concerned."  # where nobody can tell what is protected
 
 

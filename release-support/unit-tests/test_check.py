@@ -37,7 +37,7 @@ NOT_CHECKED = (
 RUN_LINT = "What to do: Run lint; it names every key that is wrong and what mends it."
 ONLY_OPERATOR = (
     "Next step: operator. Do not repeat this call; only the operator can change this. "
-    "Tell the user. Other tools are not concerned."
+    "Tell the user. Tools of other servers are not concerned."
 )
 SECRET = "Bearer s3cret"
 
@@ -535,7 +535,7 @@ def test_no_evidence_whole(zero: Folder) -> None:
         "",
         "The model is told:",
         f"{refusal_of(cause)} Server: tools. Endpoint: {PUBLIC_SHOWN}. Next step: retry_later. "
-        "The same call may be tried again later. Other tools are not concerned.",
+        "The same call may be tried again later. Tools of other servers are not concerned.",
         "",
         NOT_CHECKED,
     ]

@@ -141,7 +141,7 @@ OPERATOR = "Next step: operator. Do not repeat this call; only the operator can 
 LATER = "Next step: retry_later. The same call may be tried again later."
 SERVER = "Server: weather."
 BOTH = "Server: weather. Endpoint: https://mcp.example.com:8443."
-OTHERS = " Other tools are not concerned."
+OTHERS = " Tools of other servers are not concerned."
 OBSERVED = (
     "Verdict: do_not_delegate. Failed: endpoint_reachable. Unknown: protocol_handshake, "
     "payment_claim_holds, independent_evidence. Proven: agent_card_resolves, agent_card_signed. "
@@ -341,7 +341,7 @@ def test_the_longest_line_still_says_why_where_and_what_next(reason: Reason) -> 
         assert shown.startswith("Agent Guild preflight withheld the result of this call: ")
         assert f"{reason.sentence} Server: {'w' * 64}." in shown
         assert shown.endswith(
-            f"{made.next_step}. {made.next_step_sentence} Other tools are not concerned."
+            f"{made.next_step}. {made.next_step_sentence} Tools of other servers are not concerned."
         )
 
 

@@ -45,7 +45,8 @@ def _refusing(wrong: str) -> Any:
         if isinstance(tool, MCPTool) or is_alias or "." in told or "." in bound:
             raise GuildPreflightError(
                 f"Agent Guild preflight refused this call: {wrong}. Next step: operator. "
-                "Do not repeat this call; only the operator can change this."
+                "Do not repeat this call; only the operator can change this. Tell the user. "
+                "Local tools are not concerned."
             )
 
     return guard

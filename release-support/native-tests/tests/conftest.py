@@ -313,7 +313,8 @@ class Scene:
                 parts.append(f"+{unlisted} unlisted.")
             parts.append(f"Observed at <time>{age}.")
         parts.append(f"Next step: {next_step}. {NEXT_STEPS[next_step.split()[0]]}")
-        parts.append(f"{'Local' if server is None else 'Other'} tools are not concerned.")
+        others = "Local tools" if server is None else "Tools of other servers"
+        parts.append(f"{others} are not concerned.")
         return " ".join(parts)
 
     def told(self, chat: Chat | None = None) -> str:

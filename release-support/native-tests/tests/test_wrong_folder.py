@@ -9,7 +9,8 @@ from stage.boot import CHECKOUT, PLUGIN
 ROOMS = f"usr.plugins.{PLUGIN}.helpers"
 LINE = (
     "Agent Guild preflight refused this call: {}. Next step: operator. "
-    "Do not repeat this call; only the operator can change this."
+    "Do not repeat this call; only the operator can change this. Tell the user. "
+    "Local tools are not concerned."
 )
 HARM = {
     "agent-guild-preflight": "folder_name",
