@@ -198,18 +198,18 @@ async def _ask(
         prechecked: the protections without evidence.
         judgements: gets theirs.
     """
-    requirements = [one.protection.requirements for one in prechecked]
     in_time = sorted(prechecked, key=lambda one: one.protection.requirements.timeout_seconds)
+    requirements = [one.protection.requirements for one in in_time]
     ages = [each.cache_ttl_seconds for each in requirements]
     with ask(
         in_time[0].endpoint,
         origin=in_time[0].protection.origin,
-        timeout_seconds=max(each.timeout_seconds for each in requirements),
+        timeout_seconds=requirements[-1].timeout_seconds,
         max_age_seconds=min(ages),
         is_kept=max(ages) > 0,
     ) as inquiry:
-        for one in in_time:
-            evidence = await _answer(inquiry, one.protection.requirements.timeout_seconds)
+        for one, required in zip(in_time, requirements, strict=True):
+            evidence = await _answer(inquiry, required.timeout_seconds)
             judgement = _judge(one, evidence)
             if judgement.reason is not None:
                 return judgement

@@ -13,7 +13,7 @@ Rules of this module:
 4. One object sees one message: a connection is for one answer.
 5. A head, a size line or a trailer has at most `MAX_SECTION_BYTES`.
 
-The local service has the same file; a test holds the two equal.
+The local service reads this file from its place. So it imports nothing but the standard library.
 """
 
 from __future__ import annotations

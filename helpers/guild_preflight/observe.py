@@ -146,12 +146,12 @@ def ask(
     key = (origin, endpoint.url)
     cache = _cache if is_kept else None
     if max_age_seconds > 0:
-        place = _single_flight.join(
+        joined = _single_flight.join(
             key,
             timeout_seconds,
             prepare=lambda: _Preflight(key, cache),
             recall=lambda: _cache.fresh(key, max_age_seconds),
         )
     else:
-        place = _single_flight.join(None, timeout_seconds, prepare=lambda: _Preflight(key, cache))
-    return Inquiry(place)
+        joined = _single_flight.join(None, timeout_seconds, prepare=lambda: _Preflight(key, cache))
+    return Inquiry(joined)

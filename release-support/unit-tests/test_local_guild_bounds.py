@@ -5,7 +5,6 @@ import contextlib
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -45,12 +44,6 @@ OTHERS = 31
 MOST_CPU_SECONDS = 0.4
 DISTANCE_SECONDS = 1.0
 MOST_DELAY_SECONDS = 1.0
-
-
-def test_what_is_looked_at_before_the_http_library_reads_it_is_what_the_gate_looks_at() -> None:
-    """Its tests are those of the gate's; the service imports nothing of the gate."""
-    file, its = Path("guild_preflight/framing.py"), RELEASE_SUPPORT / "local_guild/framing.py"
-    assert its.read_bytes() == (RELEASE_SUPPORT.parent / "helpers" / file).read_bytes()
 
 
 @dataclass(frozen=True)
