@@ -77,9 +77,9 @@ async def attempt(
 
     Raises nothing but cancellation.
     """
-    request_id = secrets.randbelow(_REQUEST_IDS)
+    ours = _Attempt(client, url, seen, headers, secrets.randbelow(_REQUEST_IDS))
     try:
-        await _over_streamable_http(client, url, request_id, seen, headers)
+        await ours.over_streamable_http()
     except NotConnected:
         return
     except exchange.EXCHANGE_ERRORS:
@@ -87,7 +87,7 @@ async def attempt(
     if seen.initialized or seen.refused or seen.asked_for_payment:
         return
     with contextlib.suppress(*exchange.EXCHANGE_ERRORS):
-        await _over_server_sent_events(client, url, request_id, seen, headers)
+        await ours.over_server_sent_events()
 
 
 async def leave(
@@ -103,66 +103,62 @@ async def leave(
                 pass
 
 
-async def _over_streamable_http(
-    client: exchange.Client,
-    url: httpx.URL,
-    request_id: int,
-    seen: Seen,
-    headers: Mapping[str, str],
-) -> None:
-    own, body = {**headers, **_POST_HEADERS}, _body(request_id)
-    async with client.request("POST", url.raw_path, own, body) as response:
-        _note(response, seen)
-        if not response.is_success or response.status == 202:  # 202 is for what has no answer.
-            return
-        match response.media_type:
-            case "application/json":
-                result = _initialize_result(await response.read(), request_id)
-            case "text/event-stream":
-                result = await _result_among(response, request_id)
-            case _:
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt, over one transport after the other, under one id."""
+
+    client: exchange.Client
+    url: httpx.URL
+    seen: Seen
+    headers: Mapping[str, str]
+    request_id: int
+
+    async def over_streamable_http(self) -> None:
+        async with self._post(self.url.raw_path) as response:
+            _note(response, self.seen)
+            if not response.is_success or response.status == 202:  # 202 is for what has no answer.
                 return
-        if result:
-            seen.initialized = True
-            seen.session = _session(response, result)
-
-
-async def _over_server_sent_events(
-    client: exchange.Client,
-    url: httpx.URL,
-    request_id: int,
-    seen: Seen,
-    headers: Mapping[str, str],
-) -> None:
-    """Open the event stream of `url`, post the request to the address it gives out, and wait for
-    the answer on the stream."""
-    own = {**headers, "Accept": "text/event-stream"}
-    async with client.request("GET", url.raw_path, own) as response:
-        _note(response, seen)
-        if not response.is_success or response.media_type != "text/event-stream":
-            return
-        posted = False
-        events = Events()
-        while piece := await response.read_piece():
-            for name, data in events.feed(piece):
-                if name == "message" and posted and _initialize_result(data, request_id):
-                    seen.initialized = True
+            match response.media_type:
+                case "application/json":
+                    result = _initialize_result(await response.read(), self.request_id)
+                case "text/event-stream":
+                    result = await _result_among(response, self.request_id)
+                case _:
                     return
-                if name == "endpoint" and not posted:
-                    path = _message_path(url, data.decode("utf-8", "replace"))
-                    if path is None:
-                        return
-                    own, body = {**headers, **_POST_HEADERS}, _body(request_id)
-                    async with client.request("POST", path, own, body) as accepted:
-                        posted = accepted.is_success
-                    if not posted:
-                        return
+            if result:
+                self.seen.initialized = True
+                self.seen.session = _session(response, result)
 
+    async def over_server_sent_events(self) -> None:
+        """Open the event stream of the URL, post the request to the address it gives out, and wait
+        for the answer on the stream."""
+        own = {**self.headers, "Accept": "text/event-stream"}
+        async with self.client.request("GET", self.url.raw_path, own) as response:
+            _note(response, self.seen)
+            if not response.is_success or response.media_type != "text/event-stream":
+                return
+            posted = False
+            events = Events()
+            while piece := await response.read_piece():
+                for name, data in events.feed(piece):
+                    if name == "message" and posted and _initialize_result(data, self.request_id):
+                        self.seen.initialized = True
+                        return
+                    if name == "endpoint" and not posted:
+                        path = _message_path(self.url, data.decode("utf-8", "replace"))
+                        posted = path is not None and await self._is_accepted(path)
+                        if not posted:
+                            return
 
-def _body(request_id: int) -> bytes:
-    """Return the request under an id."""
-    request = JSONRPCRequest(jsonrpc="2.0", id=request_id, **_REQUEST)
-    return request.model_dump_json(by_alias=True, exclude_none=True).encode()
+    async def _is_accepted(self, path: bytes) -> bool:
+        """Post the request to an address of the same server; whether that accepts it."""
+        async with self._post(path) as response:
+            return response.is_success
+
+    def _post(self, path: bytes) -> contextlib.AbstractAsyncContextManager[exchange.Response]:
+        request = JSONRPCRequest(jsonrpc="2.0", id=self.request_id, **_REQUEST)
+        body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
+        return self.client.request("POST", path, {**self.headers, **_POST_HEADERS}, body)
 
 
 def _message_path(url: httpx.URL, given: str) -> bytes | None:

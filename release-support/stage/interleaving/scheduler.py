@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Final
@@ -36,7 +37,7 @@ class Stuck(Exception):
     """A dispatch can go on no more, and nobody can wake it."""
 
 
-class Actor:
+class Actor(ABC):
     """Whoever takes steps.
 
     Attributes:
@@ -47,13 +48,13 @@ class Actor:
     name: str
     next_step: str
 
+    @abstractmethod
     def is_ready(self) -> bool:
         """Whether it has a step to take."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take_step(self) -> None:
         """Take the next step."""
-        raise NotImplementedError
 
 
 class Edit(Actor):
